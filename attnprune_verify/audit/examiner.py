@@ -67,7 +67,7 @@ class Examiner:
 
     def __enter__(self) -> Self:
         # Before anything of the subject runs: afterwards its files may be others.
-        self.sha256 = fingerprint(source_file(self.target, [str(Path.cwd()), *sys.path]))
+        self.sha256 = fingerprint(source_file(self.target, [*self.subject.first, str(Path.cwd()), *sys.path]))
         self.subject.__enter__()
         if not self.subject.functions and not self.subject.broken:
             self.subject.close()

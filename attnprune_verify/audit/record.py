@@ -140,7 +140,7 @@ class Record:
             "claim": self.claim,
             "status": self.status,
             "reason": self.reason,
-            "diagnosis": list(self.diagnosis),
+            "diagnosis": None if self.status == "failed" and not self.diagnosis else list(self.diagnosis),
             "evidence": {
                 "error": _number(self.error),
                 "bound": _number(self.bound),

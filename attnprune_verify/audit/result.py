@@ -107,7 +107,7 @@ class AuditResult:
         lines = [f"<audit of {self.target}: {self.outcome} ({counts}{left})"]
         for record in failed[:8]:
             reason = " ".join(record.reason.split())[:90]
-            lines.append(f"  {record.id}: {', '.join(record.diagnosis)}: {reason}")
+            lines.append(f"  {record.id}: {', '.join(record.diagnosis) or 'not searched'}: {reason}")
         return "\n".join(lines) + (f" and {len(failed) - 8} more>" if len(failed) > 8 else ">")
 
     def counts(self) -> dict[str, int]:

@@ -93,7 +93,7 @@ def command(
 
     with ready(lambda result: report_of(result, form, quiet=quiet)):
         if planned:
-            limits = Terms(*(terms[name] for name in ("limit", "call_limit", "confine")))
+            limits = Terms(*(terms[name] for name in ("limit", "call_limit", "confine", "path")))
             options = Options.of(quick=quick, only=only, names=terms["names"], modes=modes, device=terms["device"])
             deliver(f"{plan(target, dtype, drawn(terms['seed']), options, limits)}\n", target_file)
             return 0

@@ -31,7 +31,7 @@ class _Seed(click.ParamType):  # type: ignore[type-arg]  # generic in some relea
 
 
 _SECONDS = click.FloatRange(min=0, min_open=True)
-OPTIONS = {"seed", "limit", "call_limit", "confine"}
+OPTIONS = {"seed", "limit", "call_limit", "confine", "path"}
 
 
 def terms_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,6 +43,13 @@ def terms_options(command: Callable[..., Any]) -> Callable[..., Any]:
             default="available",
             show_default=True,
             help="Keep TARGET from files, network and signals: as far as possible; by Landlock or not run; not at all.",
+        ),
+        click.option(
+            "--path",
+            multiple=True,
+            type=click.Path(exists=True, file_okay=False),
+            metavar="FOLDER",
+            help="Open to TARGET for reading, and first on its import path; may be repeated.",
         ),
         click.option(
             "--call-limit",

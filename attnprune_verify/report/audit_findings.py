@@ -143,7 +143,7 @@ def _verdict(result: AuditResult) -> str:
     ours = counts["could_not_judge"]
     broke = f"; {ours} broke attnprune-verify itself, its mistake and not the target's" if ours else ""
     if result.outcome == "failed":
-        named = [f"{name} ({', '.join(ids)})" for name, ids in result.diagnosis.items()]
+        named = [f"{name} ({', '.join(ids) or 'names not searched'})" for name, ids in result.diagnosis.items()]
         alone = {id for ids in result.diagnosis.values() for id in ids}
         why = _ALONE.get(min(alone), "") if len(alone) == 1 else ""
         failed = f"{counts['failed']} of {asked} checks failed{broke}"

@@ -73,7 +73,7 @@ def _failure(found: Findings) -> list[RenderableType]:
     parts: list[RenderableType] = [
         Text(),
         Text.assemble((title, _STYLE["failed"]), f"  {what}"),
-        _indented(f"diagnosis: {', '.join(first.diagnosis)}{words}", "bold"),
+        _indented(f"diagnosis: {', '.join(first.diagnosis) or 'not searched'}{words}", "bold"),
         _indented(shown_reason(first)),
     ]
     return [*parts, *([_indented(first.snippet.rstrip(), "dim", 4)] if first.snippet else [])]

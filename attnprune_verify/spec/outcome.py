@@ -44,8 +44,10 @@ def settle(record: Record, check: Check, auditor: Examiner) -> None:
         return
     if record.status == "failed":
         snippet = f"\n\n{record.snippet}" if record.snippet else ""
+        names = ", ".join(record.diagnosis) or "not searched"
         pytest.fail(
-            f"{record.says}: {', '.join(record.diagnosis)} ({record.words})\n{record.reason}{snippet}", pytrace=False
+            f"{record.says}: {names} ({record.words})\n{record.reason}{snippet}",
+            pytrace=False,
         )
     if record.status in ("could_not_run", "could_not_judge") or (record.status == "inconclusive" and record.required):
         pytest.fail(f"{record.status.replace('_', ' ')}: {record.reason}", pytrace=False)

@@ -8,9 +8,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+import attnprune_verify as apv
 from attnprune_verify.audit.functions.run import run_audit
 from attnprune_verify.audit.subject import landlock, wire
-from attnprune_verify.audit.subject.environment import CACHES, KEPT, ONE_THREAD
+from attnprune_verify.audit.subject.environment import CACHES, KEPT, ONE_THREAD, environment
 from attnprune_verify.audit.subject.process import largest_answer
 from attnprune_verify.cli.main import main
 from attnprune_verify.errors import InvalidInstance
@@ -108,3 +109,27 @@ def test_arrays_keep_their_values_and_layouts_on_the_way():
     assert wire.changed(spans, content, bytes(memory)) == [2] and wire.changed(spans, content, content) == []
     back = wire.decode(wire.encode({"parts": every})[8:])["parts"]
     assert all(np.array_equal(sent, got) for sent, got in zip(every, back, strict=True))
+
+
+def test_a_folder_elsewhere_is_closed_until_it_is_named(tmp_path):
+    library, folder = tmp_path / "library", tmp_path / "target"
+    for place in (library, folder):
+        place.mkdir()
+    (library / "helpers_of_a_kernel.py").write_text("BASE = 2.0\n")
+    target = folder / "needing.py"
+    target.write_text(
+        f"import sys\nsys.path.append({str(library)!r})\nimport helpers_of_a_kernel\n"
+        "def attention(q, k, v):\n    return helpers_of_a_kernel.BASE * v\n"
+    )
+    only = ("attention:dtype",)
+    assert apv.run_kernel_audit(str(target), only=only, path=str(library)).checks[0].status == "passed"
+    assert apv.run_kernel_audit(str(target), only=only, confine="off").checks[0].status == "passed"
+    with pytest.raises(InvalidInstance, match="path must be a folder"):
+        apv.run_kernel_audit(str(target), only=only, path=(str(tmp_path / "missing"),))
+    if apv.run_kernel_audit(str(target), only=only, path=str(library)).confinement["kind"] == "landlock":
+        with pytest.raises(InvalidInstance, match=r"helpers_of_a_kernel.*--path FOLDER.*--confine off"):
+            apv.run_kernel_audit(str(target), only=only)
+
+
+def test_the_interpreter_of_triton_is_let_through():
+    assert environment("/x", confined=True, own={"TRITON_INTERPRET": "1", "TOKEN": "s"})["TRITON_INTERPRET"] == "1"

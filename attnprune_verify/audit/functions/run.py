@@ -28,6 +28,7 @@ def run_audit(
     limit: float | None = None,
     call_limit: float = SECONDS_PER_CALL,
     confine: str = "available",
+    path: str | tuple[str, ...] = (),
     names: str = "all",
     quick: bool = False,
     progress: Callable[[str, int, int], object] | None = None,
@@ -57,6 +58,8 @@ def run_audit(
         Seconds of processor time that a call may take, and ten times that in all.
     confine : "available", "required" or "off"
         Whether the target's process is confined: as far as the platform can, at least by Landlock, or not at all.
+    path : str or tuple of str
+        Folders that are open to the target for reading, and come first on its import path.
     progress : callable, optional
         Called as ``progress(check id, done, total)`` before every check of a function that the target has.
     names : "all", "first" or "never"
@@ -80,7 +83,7 @@ def run_audit(
     >>> result.outcome, result.diagnosis
     ('passed', {})
     """
-    terms = Terms(limit, call_limit, confine)
+    terms = Terms(limit, call_limit, confine, (path,) if isinstance(path, str) else tuple(path))
     if adapter is not None:
         _must_be_adaptable(adapter, target)
     waivers = load_waivers(deviations) if deviations is not None else ()

@@ -157,7 +157,7 @@ class KernelAuditor(Examiner):
         first, said = left[0], finding.reason
         if not self._looked_for(function):
             general = None if self._namer is None else self._namer.everywhere(function)  # found behind the first one
-            return general or Diagnosis(("unknown",), _NOT_LOOKED_FOR), first, said
+            return general or Diagnosis((), _NOT_LOOKED_FOR), first, said
         meant = by_convention(self.context, function, finding.samples)
         if meant is not None:
             return meant, first, said

@@ -59,7 +59,10 @@ def _answered(context: KernelContext, function: str) -> Iterator[tuple[KernelSam
     for name in _MEASURED:
         for sample in context.regimes()[name].samples:
             reply = context.known(function, sample)
-            usable = reply is not None and sample.generic and not sample.extended and sample.longest <= _LONGEST
+            plain = sample.group == 1 or sample.conventions.groups == "consecutive"  # as torch has them
+            usable = (
+                reply is not None and sample.generic and not sample.extended and sample.longest <= _LONGEST and plain
+            )
             if usable and reply is not None and misshapen(function, sample, reply) is None:
                 yield sample, dict(zip(parts_of(function, sample), reply.parts, strict=True))
 

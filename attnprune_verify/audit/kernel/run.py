@@ -26,6 +26,7 @@ def run_kernel_audit(
     limit: float | None = None,
     call_limit: float = SECONDS_PER_CALL,
     confine: str = "available",
+    path: str | tuple[str, ...] = (),
     quick: bool = False,
     only: str | tuple[str, ...] | None = None,
     names: str = "all",
@@ -53,7 +54,7 @@ def run_kernel_audit(
         Of the instances; the same seed asks the same questions. A drawn one stands in the result.
     deviations : path, optional
         A TOML file of known deviations, see `attnprune_verify.audit.waivers`.
-    limit, call_limit, confine
+    limit, call_limit, confine, path
         As of `attnprune_verify.run_audit`.
     quick : bool
         Run features together in pairs and small sizes only, not in triples.
@@ -95,7 +96,8 @@ def run_kernel_audit(
     options = Options.of(quick=quick, only=only, names=names, modes=modes, device=device)
     if device != CPU and confine == "required":
         raise InvalidInstance(f'confine must be "available" or "off" beside a device; got "required" and {device!r}')
-    terms = Terms(limit, call_limit, confine if device == CPU else "off")
+    folders = (path,) if isinstance(path, str) else tuple(path)
+    terms = Terms(limit, call_limit, confine if device == CPU else "off", folders)
     waivers = load_waivers(deviations) if deviations is not None else ()
     declared = declarations(sizes, capabilities, layout, scale, ignored, conventions)
     auditor = KernelAuditor(target, dtype, drawn(seed), waivers, options, declared)

@@ -7,14 +7,20 @@ from numpy.typing import NDArray
 
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, KernelSample, parts_of
 from attnprune_verify.audit.kernel.process.context import KernelContext, poisoned
+from attnprune_verify.audit.kernel.process.parameters import Parameters
 from attnprune_verify.audit.kernel.truth.bounds import attention_errors
 from attnprune_verify.audit.kernel.truth.judge import judge_part
 from attnprune_verify.audit.kernel.truth.truth import truth
+from attnprune_verify.audit.kernel.typing import Plain
 from attnprune_verify.audit.naming.importing import import_lines
 from attnprune_verify.audit.subject.answers import NoAnswer
 
 __all__ = ["as_code"]
 
+_AXES = {"bnhm": ("x.swapaxes(1, 2)", "x.swapaxes(1, 2)"), "hnm": ("x[0]", "x[None]"),
+         "nhm": ("x[0].swapaxes(0, 1)", "x.swapaxes(0, 1)[None]")}  # fmt: skip
+"""Code that turns the contract's axes into those of a layout, and back."""
+_AS_CONTRACT = Parameters({})
 _LARGEST = 64  # numbers of an array that are written down; a larger one is given by its formula
 _MOST_SHOWN = 8  # numbers returned and expected beside each other
 
@@ -40,17 +46,30 @@ def as_code(function: str, sample: KernelSample, context: KernelContext) -> str 
         lines += [f"{name} = {_made(context, _numbers(a), sample.precision.name)}" for name, a in arrays.items()]
     if sample.layout != "plain" and context.declared.framework != "jax":
         lines += _laid_out(context.declared.framework, sample.layout, tuple(arrays))
-    keywords = []
-    for name, value in sample.keywords(function).items():
+    if sample.ends is None and context.declared.layout in _AXES:
+        listed = ", ".join(arrays)
+        lines.append(f"{listed} = ({_AXES[context.declared.layout][0]} for x in ({listed}))")
+    keywords, mine = [], context.declared.parameters.get(function if own else FORWARD, _AS_CONTRACT)
+    passed: Plain = context.keywords(function, sample)
+    standing = {"scale": sample.factor, "causal": False}
+    passed |= {name: standing.get(name) for name in mine.always if name not in passed}
+    for name, value in passed.items():
+        spelled = mine.own.get(name, name)
+        if name == "window" and mine.pair:
+            value = (value - 1, 0 if sample.causal else value - 1)
         if name == "mask" and sample.mask is not None and sample.mask.size > 4 * _LARGEST and not sample.additive:
             lines += _mask_by_rows(context, sample)
-            keywords.append("mask=mask")
+            keywords.append(f"{spelled}=mask")
         elif name == "dlse" and not own:
             lines.append(f"dlse = {_keyword(context, value, sample)}")
-            keywords.append("return_lse=True")
+            keywords.append(f"{mine.own.get('return_lse', 'return_lse')}=True")
         else:
-            keywords.append(f"{name}={_keyword(context, value, sample)}")
+            keywords.append(f"{spelled}={_keyword(context, value, sample)}")
     lines += _call(function, own, context.declared.framework, keywords, sample)
+    if sample.ends is None and context.declared.layout in _AXES:
+        turned = [name for name in parts_of(function, sample) if name in ("o", "dq", "dk", "dv")]
+        listed = ", ".join(turned) + "," * (len(turned) == 1)
+        lines.append(f"{listed} = ({_AXES[context.declared.layout][1]} for x in ({listed}))")
     return "\n".join([*lines, *_beside(function, sample, context)]) + "\n"
 
 

@@ -64,6 +64,8 @@ class Subject:
     limit : float or None
         Seconds that the whole run may take, from the subject's start.
     confine : "available", "required" or "off"
+    first : tuple of str
+        Folders that come first on the import path, and are open for reading.
     confinement : dict
         What was in force, as it stands in the result.
     ended : str
@@ -80,6 +82,7 @@ class Subject:
     seconds_to_start: float = SECONDS_TO_START
     limit: float | None = None
     confine: str = "available"
+    first: tuple[str, ...] = ()
     confinement: dict[str, Any] = field(default_factory=lambda: confinement.NOTHING)
     ended: str = ""
     refused: int = 0
@@ -182,7 +185,7 @@ class Subject:
     def _start(self) -> Line | Here:
         if self.ended:
             raise self._end(self.ended)
-        path = self._path if self.target.kind == "file" else [str(Path.cwd()), *self._path]
+        path = [*self.first, *([] if self.target.kind == "file" else [str(Path.cwd())]), *self._path]
         line: Line | Here = Here(self.target)
         if self.apart:
             line = Line(self.target, path, confined=self.confine != "off")
@@ -205,6 +208,8 @@ class Subject:
             if loaded.get("status") == "unlisted":
                 raise self._end(f"could not be judged: its names cannot be listed: {said}")
             self.close()
+            if "files" in self.confinement.get("closed", ()) and _lacks(said):
+                said += "; folders beside its own are closed to it: --path FOLDER opens one, --confine off all"
             raise InvalidInstance(f"TARGET {self.target.spec!r} must be importable; got {said}")
         try:
             known = {name: loaded["functions"][name] for name in self.names if name in loaded["functions"]}
@@ -272,6 +277,11 @@ class Subject:
         self._places[self.calls] = [InMemory.of(p, *place) for p, place in kept if place and p.size]
         for results in (self._results, self._places):
             results.pop(self.calls - KEPT, None)
+
+
+def _lacks(said: str) -> bool:
+    """Report whether an import lacked a module or a file."""
+    return said.startswith(("ModuleNotFoundError", "ImportError", "FileNotFoundError", "PermissionError"))
 
 
 @dataclass(frozen=True)

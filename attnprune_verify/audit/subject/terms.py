@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import secrets
 from dataclasses import dataclass
 
@@ -36,17 +37,18 @@ def drawn(seed: object) -> int:
 
 @dataclass(frozen=True)
 class Terms:
-    """Seconds for the whole audit, seconds of processor time for a call, and "available", "required" or "off".
+    """Seconds for the whole audit, seconds of processor time for a call, the confinement, and folders that are open.
 
     Raises
     ------
     InvalidInstance
-        If the seconds are not positive and finite, or there is no such choice.
+        If the seconds are not positive and finite, there is no such choice, or a folder is not there.
     """
 
     limit: float | None = None
     call_limit: float = SECONDS_PER_CALL
     confine: str = CHOICES[0]
+    path: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, value in (("limit", self.limit), ("call_limit", self.call_limit)):
@@ -55,7 +57,11 @@ class Terms:
                 raise InvalidInstance(f"{name} must be a positive number of seconds; got {value!r}")
         if self.confine not in CHOICES:
             raise InvalidInstance(f"confine must be one of {', '.join(CHOICES)}; got {self.confine!r}")
+        for folder in self.path:
+            if not os.path.isdir(folder):
+                raise InvalidInstance(f"path must be a folder that is there; got {folder!r}")
 
     def rule(self, subject: Subject) -> None:
         """Put a subject that has not begun under these terms."""
         subject.limit, subject.seconds_per_call, subject.confine = self.limit, self.call_limit, self.confine
+        subject.first = tuple(map(os.path.abspath, self.path))

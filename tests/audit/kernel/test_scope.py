@@ -1,12 +1,20 @@
 """Kernels that take some sizes, or one case: found by the probe or declared, with their wrong neighbours."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 import attnprune_verify as apv
+from attnprune_verify.audit.kernel.problem.conventions import Conventions
 from attnprune_verify.audit.kernel.problem.interactions import FACTORS, interaction, rows, within
+from attnprune_verify.audit.kernel.problem.precision import precision_named
 from attnprune_verify.audit.kernel.problem.regimes import regimes
+from attnprune_verify.audit.kernel.problem.sample_factory import Maker
 from attnprune_verify.audit.kernel.problem.scope import KernelScope, described
+from attnprune_verify.audit.kernel.truth import bounds
+from attnprune_verify.audit.kernel.truth.bounds import attention_errors
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.spec import parametrize_with_kernel_checks
 
@@ -234,3 +242,68 @@ def test_sizes_are_described_as_they_were_seen():
     assert described((1, 7, 8), ()).source() == {}
     assert described((16, 17, 40), (8, 300)).source() == {"least": 16, "most": 40}
     assert described((16, 32, 64), (48, 8)).source() == (16, 32, 64)
+
+
+def grouped(order):
+    def attention(q, k, v, *, causal=False, return_lse=False, mask=None):
+        heads, kv_heads = q.shape[1], k.shape[1]
+        of = np.arange(heads) % kv_heads if order == "interleaved" else np.arange(heads) // (heads // kv_heads)
+        s = q @ np.swapaxes(k[:, of], -1, -2) * q.dtype.type(q.shape[-1] ** -0.5)
+        allowed = np.tri(*s.shape[-2:], dtype=bool) if causal else np.ones(s.shape[-2:], bool)
+        allowed = allowed if mask is None else allowed & mask
+        s = np.where(allowed, s, -np.inf)
+        some = allowed.any(axis=-1, keepdims=True)
+        top = np.where(some, s.max(-1, keepdims=True), 0)
+        p = np.exp(s - top)
+        total = np.where(some, p.sum(-1, keepdims=True), 1)
+        o = (p / total @ v[:, of]).astype(q.dtype)
+        lse = np.where(some, top + np.log(total), np.inf)[..., 0].astype(q.dtype)
+        return (o, lse) if return_lse else o
+
+    return attention
+
+
+def test_interleaved_groups_and_a_positive_infinity_of_empty_rows_are_declared_or_named():
+    only = ("*:values:grouped-heads", "*:values:empty-rows", "*:values:log-sum-exp")
+    meant = {"groups": "interleaved", "empty_lse": "+inf"}
+    right = apv.check_attention(grouped("interleaved"), conventions=meant, only=only)
+    assert right.outcome == "passed" and right.counts()["passed"] == 3, right
+    for order, said in (("interleaved", {"empty_lse": "+inf"}), ("consecutive", meant)):
+        wrong = apv.check_attention(grouped(order), conventions=said, only=only, names="all")
+        found = {one.name: one for one in wrong.checks if one.status == "failed"}["values:grouped-heads"]
+        assert "convention" in found.diagnosis and "declare groups=" in found.words
+    wrong = apv.check_attention(grouped("interleaved"), conventions={"groups": "interleaved"}, only=only, names="all")
+    assert {one.name for one in wrong.checks if one.status == "failed"} == {"values:empty-rows"}
+    assert any("declare empty_lse='+inf'" in record.words for record in wrong.checks)
+
+
+def test_a_snippet_calls_the_kernel_by_its_own_names_and_axes(tmp_path):
+    (tmp_path / "spelled.py").write_text(
+        "import numpy as np\n"
+        "LAYOUT = 'bnhm'\n"
+        "def attention(query, key, value, is_causal=True, sm_scale=None):\n"
+        "    q, k, v = (x.swapaxes(1, 2) for x in (query, key, value))\n"
+        "    s = q @ k.swapaxes(-1, -2) * (q.shape[-1] ** -0.5 if sm_scale is None else sm_scale)\n"
+        "    s = np.where(np.tri(*s.shape[-2:], -1 if is_causal else 999, dtype=bool), s, -30.0)\n"
+        "    p = np.exp(s - s.max(-1, keepdims=True))\n"
+        "    return (p / p.sum(-1, keepdims=True) @ v).swapaxes(1, 2).astype(query.dtype)\n"
+    )
+    wrong = apv.run_kernel_audit(str(tmp_path / "spelled.py"), only="*:values:causal", confine="off")
+    snippet = wrong.checks[0].snippet
+    assert "is_causal=True" in snippet and "swapaxes" in snippet
+    printed = subprocess.run([sys.executable, "-c", snippet], capture_output=True, text=True, check=True).stdout
+    assert "returned" in printed and "expected" in printed
+
+
+def test_blocks_of_interleaved_heads_are_bounded_as_the_whole(monkeypatch):
+    made = Maker(0, precision_named("float32")).make("interleaved", 6, 8, heads=6, kv_heads=2)
+    sample = made.changed(conventions=Conventions.declared({"groups": "interleaved"}))
+    whole = attention_errors(sample).worst
+    monkeypatch.setattr(bounds, "_BLOCK", 20)
+    parts = attention_errors(sample.changed()).worst
+    order = [0, 2, 4, 1, 3, 5]  # the same heads, those of a key head side by side
+    beside = attention_errors(made.changed(q=made.q[:, order], do=made.do[:, order])).worst
+    for name in ("o", "dq", "dk", "dv"):
+        assert np.allclose(whole[name], parts[name], rtol=1e-12)
+        own = beside[name] if name in ("dk", "dv") else beside[name][:, np.argsort(order)]
+        assert np.allclose(whole[name], own, rtol=1e-12)

@@ -41,8 +41,8 @@ def skip_reason(context: KernelContext, function: str, sample: KernelSample) -> 
             return "log sum exp of a row that sees a sink alone is left open"
         if not _counts_sinks(context):
             return "log sum exp with or without the sink is left open"
-    if sample.poison is not None and sample.conventions.padding != "clean":
-        return "NaN where nothing is read is for kernels that declare padding='clean'"
+    if sample.poison is not None and sample.conventions.padding != "poisoned":
+        return "NaN where nothing is read is for kernels that declare padding='poisoned'"
     if sample.empty and _empty_rows(context, function) == "undefined":
         return "rows with nothing allowed are not judged: they are undefined, unless empty_rows='zero' is declared"
     if sample.dlse is not None and function == BACKWARD and not accepts_lse_cotangent(context):

@@ -27,12 +27,14 @@ __all__ = ["by_convention", "by_part"]
 
 _FEW = 6  # chosen: failing samples that a declaration has to make right, plainest first
 _BESIDE = {"causal_alignment": (), "window_inclusive": ("window-off-by-one",), "lse_base": ("lse-base",),
-           "order": ("score-order",)}  # fmt: skip
+           "order": ("score-order",), "groups": ("heads-swapped",), "empty_lse": ("empty-row",)}  # fmt: skip
 _MEANS = {
     "causal_alignment": "the causal mask is aligned {value}",
     "window_inclusive": "the window holds i - j = window, too",
     "lse_base": "log sum exp has base {value}",
     "order": "the order is {value}",
+    "groups": "query heads of a group are {value}",
+    "empty_lse": "log sum exp of rows with nothing allowed is {value}",
 }
 _PARTS = [
     (feature.name, feature.mistake) for feature in reversed(FEATURES) if feature.mistake and not feature.of_logits
@@ -99,6 +101,8 @@ def _concerns(name: str, sample: KernelSample) -> bool:
         "causal_alignment": sample.causal and (sample.shape[3] != sample.shape[4] or sample.ends is not None),
         "window_inclusive": sample.window is not None,
         "lse_base": sample.lse,
+        "groups": sample.group > 1,
+        "empty_lse": sample.lse and sample.empty,
         "order": sample.softcap is not None
         or (any(x is not None for x in changes) and sum(x is not None for x in (*changes, *beside)) > 1),
     }[name]
@@ -120,6 +124,7 @@ def _only_where_empty(function: str, sample: KernelSample, reply: Reply) -> bool
     mended: list[Foreign] = []
     for name, part in zip(parts_of(function, sample), reply.parts, strict=True):
         right: Array = getattr(steps, name)
+        right = np.where(rows, sample.conventions.empty_logarithm, right) if name == "lse" else right
         own = rows if name == "lse" else rows[..., None]
         mended.append(np.where(own, right, part) if name in ("o", "lse", "dq") else part)
     return judge(function, sample, tuple(mended)).status != "failed"

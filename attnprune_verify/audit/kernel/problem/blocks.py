@@ -28,14 +28,16 @@ def blocks(sample: KernelSample, most: int) -> Iterator[tuple[Place, KernelSampl
     >>> [block.rows for _, block in blocks(sample, 2 * sample.k.shape[2])]
     [(0, 4), (2, 4)]
     """
-    batch, heads, _, n, length, *_ = sample.shape
+    batch, heads, kv_heads, n, length, *_ = sample.shape
     if batch * heads * n * length <= most:
         yield (slice(0, batch), slice(0, heads), slice(0, n)), sample
         return
     group, height = sample.group, max(most // (sample.group * length), 1)
-    for item, first, row in product(range(batch), range(0, heads, group), range(0, n, height)):
-        place = slice(item, item + 1), slice(first, first + group), slice(row, min(row + height, n))
-        key = place[0], slice(first // group, first // group + 1)
+    interleaved = sample.conventions.interleaved and group > 1
+    for item, head, row in product(range(batch), range(kv_heads), range(0, n, height)):
+        readers = slice(head, heads, kv_heads) if interleaved else slice(head * group, (head + 1) * group)
+        place = slice(item, item + 1), readers, slice(row, min(row + height, n))
+        key = place[0], slice(head, head + 1)
         parts: Plain = {"q": sample.q[place], "do": sample.do[place], "k": sample.k[key], "v": sample.v[key]}
         for name, at in (("dlse", place), ("alibi", place[1:2]), ("sinks", place[1:2])):
             own = getattr(sample, name)

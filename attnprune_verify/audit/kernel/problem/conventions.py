@@ -18,9 +18,12 @@ _CHOICES: dict[str, tuple[Foreign, ...]] = {
     "window_inclusive": (False, True),
     "lse_base": ("e", "2"),
     "empty_rows": ("zero", "undefined"),
-    "padding": ("any", "clean"),
+    "padding": ("any", "poisoned"),
+    "groups": ("consecutive", "interleaved"),
+    "empty_lse": ("-inf", "+inf", "finite"),
     "order": tuple(permutations(ORDER)),
 }
+_FORMER = {("padding", "clean"): "poisoned"}  # words that read as their opposite
 # What CAPABILITIES may name beside the keywords of optional parts, because no signature shows it.
 CAPABILITIES = ("mask_rank_3", "mask_rank_4", "mask_per_sample", "mask_per_head", "float_mask")
 
@@ -38,7 +41,11 @@ class Conventions:
     empty_rows : str
         O = 0, lse = -inf and gradients 0 where nothing is allowed ("zero"), or anything.
     padding : str
-        "clean" where k and v may hold anything at keys that no query may see.
+        "poisoned" where k and v may hold anything at keys that no query may see.
+    groups : str
+        Head h reads key head h // group ("consecutive"), or h % kv_heads ("interleaved").
+    empty_lse : str
+        Log sum exp where nothing is allowed: "-inf", "+inf", or any "finite" number.
     order : tuple[str, ...]
         In which the logits are changed.
     """
@@ -48,6 +55,8 @@ class Conventions:
     lse_base: str = "e"
     empty_rows: str = "zero"
     padding: str = "any"
+    groups: str = "consecutive"
+    empty_lse: str = "-inf"
     order: tuple[str, ...] = ORDER
 
     @classmethod
@@ -64,19 +73,30 @@ class Conventions:
         >>> Conventions.declared({"lse_base": "2"}).unit
         0.6931471805599453
         """
+        chosen: Plain = {}
         for name, value in given.items():
             if name not in _CHOICES:
                 raise InvalidInstance(f"a convention must be one of {', '.join(_CHOICES)}; got {name!r}")
             value = tuple(value) if name == "order" and isinstance(value, (list, tuple)) else value
+            value = _FORMER.get((name, value), value) if isinstance(value, str) else value
             if not any(value == choice and type(value) is type(choice) for choice in _CHOICES[name]):
                 said = f"a permutation of {ORDER}" if name == "order" else " or ".join(map(repr, _CHOICES[name]))
                 raise InvalidInstance(f"the convention {name} must be {said}; got {value!r}")
-        chosen: Plain = {n: tuple(value) if n == "order" else value for n, value in given.items()}
+            chosen[name] = value
         return cls(**chosen)
 
     @property
     def bottom_right(self) -> bool:
         return self.causal_alignment == "bottom-right"
+
+    @property
+    def interleaved(self) -> bool:
+        return self.groups == "interleaved"
+
+    @property
+    def empty_logarithm(self) -> float:
+        """A log sum exp of a row with nothing allowed that is as declared."""
+        return {"-inf": -math.inf, "+inf": math.inf, "finite": 0.0}[self.empty_lse]
 
     @property
     def unit(self) -> float:
@@ -93,7 +113,7 @@ class Conventions:
 
         Of the orders, those with one part moved.
         """
-        for name in ("causal_alignment", "window_inclusive", "lse_base"):
+        for name in ("causal_alignment", "window_inclusive", "lse_base", "groups", "empty_lse"):
             for value in _CHOICES[name]:
                 if value != getattr(self, name):
                     yield name, value, replace(self, **{name: value})

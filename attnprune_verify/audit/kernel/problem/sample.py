@@ -181,10 +181,9 @@ class KernelSample:
     @property
     def seen(self) -> tuple[Mask, Mask]:
         """Keys that any query may see, (batch, kv_heads, l), and queries that see any key, (batch, heads, n)."""
-        batch, heads, kv_heads, n, length, *_ = self.shape
+        batch, heads, _, n, length, *_ = self.shape
         allowed = np.broadcast_to(self.allowed, (batch, heads, n, length))
-        keys = np.asarray(allowed.any(axis=2)).reshape(batch, kv_heads, self.group, length)
-        return np.asarray(keys.any(axis=2)), np.asarray(allowed.any(axis=3))
+        return self.per_key_head(allowed.any(axis=2).astype(float)) > 0, np.asarray(allowed.any(axis=3))
 
     @property
     def empty(self) -> bool:
@@ -253,14 +252,21 @@ class KernelSample:
         return {name: value for name, value in given.items() if value is not None}
 
     def grouped(self, array: Array) -> Array:
-        """Keys or values of every query head: head h reads key head h // group."""
-        return np.repeat(array, self.group, axis=1)
+        """Keys or values of every query head."""
+        return array[:, self.key_heads]
+
+    @property
+    def key_heads(self) -> NDArray[np.int64]:
+        """The key head of each query head: h // group, or h % kv_heads where groups are interleaved."""
+        heads = np.arange(self.q.shape[1])
+        return heads % self.k.shape[1] if self.conventions.interleaved else heads // self.group
 
     def per_key_head(self, array: Array) -> Array:
         """The sum over the query heads of each group, (batch, kv_heads, ...)."""
         batch, heads, *rest = array.shape
-        total: Array = array.reshape(batch, heads // self.group, self.group, *rest).sum(axis=2)
-        return total
+        if self.conventions.interleaved:
+            return np.asarray(array.reshape(batch, self.group, heads // self.group, *rest).sum(axis=1))
+        return np.asarray(array.reshape(batch, heads // self.group, self.group, *rest).sum(axis=2))
 
     def changed(self, **changes: Any) -> KernelSample:
         """A sample like this one; what was computed for this one is not kept."""
@@ -269,7 +275,7 @@ class KernelSample:
 
     def first_of_groups(self) -> KernelSample:
         """The sample with the first query head of each group alone."""
-        heads = slice(None, None, self.group)
+        heads = slice(self.k.shape[1]) if self.conventions.interleaved else slice(None, None, self.group)
         parts = {name: getattr(self, name) for name in ("alibi", "sinks")}
         changes: dict[str, Any] = {name: None if part is None else part[heads] for name, part in parts.items()}
         changes |= {name: along(getattr(self, name), 1, heads) for name in ("mask", "bias", "dropout", "dlse")}
@@ -346,22 +352,16 @@ class KernelSample:
         shape = f"batch={batch}, heads={heads}, kv_heads={kv_heads}, n={n}, l={length}, m={m}, mv={mv}"
         names = ("causal", "mask", "mask of rank 3", "mask of rank 4", "float mask", "bias", "sinks", "dropout", "lse")
         options = "".join(f", {name}" for name in (*names, "dlse", "empty rows") if name in self.features)
-        values = "".join(
-            f", {name}={getattr(self, name):g}"
-            for name in ("scale", "window", "softcap")
-            if getattr(self, name) is not None
+        given = {name: getattr(self, name) for name in ("scale", "window", "softcap")}
+        values = "".join(f", {name}={value:g}" for name, value in given.items() if value is not None)
+        told = (
+            (", alibi", self.alibi is not None),
+            (f", {self.layout} in memory", self.layout != "plain"),
+            (", causal up to the last key", self.causal and self.conventions.bottom_right),
+            (f", packed up to {self.ends}", self.ends is not None),
+            (f", {self.poison} where nothing is read", self.poison is not None),
         )
-        others = "".join(
-            said
-            for said, is_so in (
-                (", alibi", self.alibi is not None),
-                (f", {self.layout} in memory", self.layout != "plain"),
-                (", causal up to the last key", self.causal and self.conventions.bottom_right),
-                (f", packed up to {self.ends}", self.ends is not None),
-                (f", {self.poison} where nothing is read", self.poison is not None),
-            )
-            if is_so
-        )
+        others = "".join(said for said, is_so in told if is_so)
         return f"{self.name} ({shape}{options}{values}{others}, {self.precision.name})"
 
 

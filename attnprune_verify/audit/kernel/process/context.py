@@ -293,7 +293,7 @@ def _unread(sample: KernelSample, name: str, part: NDArray[np.float64]) -> NDArr
     used = sample.seen[name in ("o", "lse", "dq")]
     if part.shape[:3] != used.shape:
         return part
-    nothing = -np.inf if name == "lse" else 0.0
+    nothing = sample.conventions.empty_logarithm if name == "lse" else 0.0
     return np.where(used if part.ndim == 3 else used[..., None], part, nothing)
 
 

@@ -39,6 +39,10 @@ class Assembled:
     def _place(self, name: str, place: Place) -> tuple[slice, ...]:
         item, heads, _ = place
         if name in ("dk", "dv"):
+            if self.group == 1:
+                return item, heads
+            if heads.step is not None:  # the heads of one key head, interleaved
+                return item, slice(heads.start, heads.start + 1)
             return item, slice(heads.start // self.group, heads.stop // self.group)
         if name == "dbias":
             assert self.sample.bias is not None

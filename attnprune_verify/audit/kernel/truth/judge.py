@@ -107,7 +107,12 @@ def judge_part(
     nothing = np.isneginf(true.value)  # log sum exp of a row that may see nothing
     value = np.where(nothing, 0.0, true.value)
     with np.errstate(invalid="ignore", over="ignore"):
-        off = np.where(nothing & (got == true.value), 0.0, np.maximum(np.abs(got - true.value) - true.radius, 0.0))
+        infinite = got == sample.conventions.empty_logarithm
+        off = np.where(
+            nothing & (np.isfinite(got) if sample.conventions.empty_lse == "finite" else infinite),
+            0.0,
+            np.maximum(np.abs(got - true.value) - true.radius, 0.0),
+        )
     size = of_heads(value)
     size = np.where(size <= 2 * of_heads(true.radius), 0.0, size)
     norms = allowed_norms(name, sample, precision)

@@ -109,7 +109,7 @@ def _value(balls: Any) -> Value:
 
 def _head(sample: KernelSample, item: int, head: int) -> dict[str, Any]:
     """o, log sum exp, dq, this head's part of dk and dv, and the gradient by bias and sink."""
-    key = head // sample.group
+    key = int(sample.key_heads[head])
     n, length = sample.q.shape[2], sample.k.shape[2]
     q, do = as_balls(sample.q[item, head]), as_balls(sample.do[item, head])
     k, v = as_balls(sample.k[item, key]), as_balls(sample.v[item, key])
