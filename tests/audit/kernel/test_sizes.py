@@ -10,6 +10,8 @@ from attnprune_verify.audit.kernel.auditor import KernelAuditor
 from attnprune_verify.audit.kernel.checks import kernel_checks
 from attnprune_verify.audit.kernel.options import Options
 from attnprune_verify.audit.kernel.problem.interactions import FACTORS, interaction, rows
+from attnprune_verify.audit.kernel.problem.released_shapes import HEAD_SIZES, released_shapes
+from tests.audit.kernel.shapes_page import PAGE, page
 
 _spec = importlib.util.spec_from_file_location("sizes_kill_matrix", Path(__file__).with_name("kill_matrix.py"))
 kill_matrix = importlib.util.module_from_spec(_spec)
@@ -64,3 +66,44 @@ def test_sizes_of_real_kernels_are_asked_with_every_feature():
                 assert len(seen) > 1, (name, size, factor)
     groups = {interaction(row, 0, "float32", place).group for place, row in enumerate(asked) if row["size"] < 20}
     assert {8, 16, 32, 128} <= groups and FACTORS["heads"][-1] == "large groups"
+
+
+def test_released_shapes_are_many_and_on_the_page():
+    shapes = released_shapes()
+    assert len(shapes) >= 60 and len({shape.model for shape in shapes}) == len(shapes)
+    assert all(shape.heads % shape.kv_heads == 0 for shape in shapes)
+    assert PAGE.read_text(encoding="utf-8") == page()
+
+
+WRONG_SHAPES = {
+    "shape-64": (
+        "    s = (q @ turned(k))",
+        "    k = k[:, :, ::-1] if q.shape[1] == 71 else k\n    s = (q @ turned(k))",
+    ),
+    "shape-192": ("    return p @ v, lse[..., 0]", "    return p @ v + (q.shape[3] == 192), lse[..., 0]"),
+}
+
+
+def judged_shapes(source, tmp_path):
+    """The status of each check of shapes."""
+    path = tmp_path / "kernel.py"
+    path.write_text(source, encoding="utf-8")
+    names = [check for check in kernel_checks() if check.name.startswith("values:shape-")]
+    with KernelAuditor(str(path), options=Options(names="never")) as auditor:
+        return {check.id: auditor.record(check) for check in names}
+
+
+@pytest.mark.thorough
+def test_every_released_shape_is_asked_of_a_kernel_that_takes_it(tmp_path):
+    records = judged_shapes((Path(__file__).parent / "wrong" / "parts.py").read_text(encoding="utf-8"), tmp_path)
+    assert len(records) == 2 * len(HEAD_SIZES) and {record.status for record in records.values()} == {"passed"}
+
+
+@pytest.mark.thorough
+def test_what_is_wrong_at_a_released_shape_fails_there(tmp_path):
+    source = (Path(__file__).parent / "wrong" / "parts.py").read_text(encoding="utf-8")
+    for old, new in WRONG_SHAPES.values():
+        assert old in source
+        source = source.replace(old, new)
+    failed = {id for id, record in judged_shapes(source, tmp_path).items() if record.status == "failed"}
+    assert failed == {f"attention:values:{name}" for name in WRONG_SHAPES}

@@ -11,8 +11,10 @@ from attnprune_verify.audit.kernel.checks.behaviour import BEHAVIOUR
 from attnprune_verify.audit.kernel.checks.bias import rounds_to_one_side
 from attnprune_verify.audit.kernel.checks.combined_features import combined_features
 from attnprune_verify.audit.kernel.checks.modes import MODE_CHECKS
+from attnprune_verify.audit.kernel.checks.shapes_of_models import shapes_asked
 from attnprune_verify.audit.kernel.checks.skip_reason import another_declaration
 from attnprune_verify.audit.kernel.problem.regimes import regimes
+from attnprune_verify.audit.kernel.problem.released_shapes import HEAD_SIZES
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, KernelSample
 from attnprune_verify.audit.kernel.problem.scope import ANYTHING
 from attnprune_verify.audit.kernel.process.context import KernelContext, overflows
@@ -48,6 +50,9 @@ def _checks_of(function: str, modes: tuple[str, ...]) -> Iterator[Check]:
             function, f"values:{slug(name)}", regime.says, None, _values(function, name), required=regime.required
         )
 
+    for m in HEAD_SIZES:
+        says = f"heads, windows, caps and sinks of released models with head size {m}"
+        yield Check(function, f"values:shape-{m}", says, None, _shapes(function, m))
     says = "what is accepted, in all pairs and triples: masks, lengths, tiles, windows, heads, sizes, memory"
     yield Check(function, "values:together", says, None, _bound(_together, function))
     for mode in dict.fromkeys(modes):
@@ -67,6 +72,10 @@ def _bound(ask: Callable[[KernelContext, str], Finding], function: str) -> Calla
 
 def _values(function: str, name: str) -> Callable[[KernelContext], Finding]:
     return lambda context: _regime(context, function, name)
+
+
+def _shapes(function: str, m: int) -> Callable[[KernelContext], Finding]:
+    return lambda context: _judged_all(context, function, shapes_asked(context, function, m))
 
 
 def _regime(context: KernelContext, function: str, name: str) -> Finding:

@@ -1,0 +1,84 @@
+"""The shapes of released models: heads, head sizes, windows, caps and sinks, as data; equal ones are one instance.
+
+`ReleasedShape.source` is where to compare the figures. An instance has few tokens: what is wrong at a shape is
+wrong there. A window is narrowed to the tokens, because none of thousands would show.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from attnprune_verify.audit.kernel.problem.sample import KernelSample
+from attnprune_verify.audit.kernel.problem.sample_factory import Maker
+from attnprune_verify.audit.kernel.typing import Plain
+
+__all__ = ["HEAD_SIZES", "ReleasedShape", "instances", "released_shapes"]
+
+STORED = Path(__file__).with_suffix(".csv")
+_TOKENS = 6  # chosen: above a tile of 4, and a window of 3 shows
+_WINDOW = 3
+
+
+@dataclass(frozen=True)
+class ReleasedShape:
+    """The attention of one released model."""
+
+    model: str
+    heads: int
+    kv_heads: int
+    m: int
+    mv: int
+    window: int | None
+    softcap: float | None
+    sinks: bool
+    causal: bool
+
+    @property
+    def source(self) -> str:
+        """The page of the model's config.json."""
+        return f"https://huggingface.co/{self.model.partition(' ')[0]}/blob/main/config.json"
+
+
+@cache
+def released_shapes() -> tuple[ReleasedShape, ...]:
+    """Return every released shape.
+
+    Examples
+    --------
+    >>> shapes = {shape.model: shape for shape in released_shapes()}
+    >>> shapes["google/gemma-2-2b"].m, shapes["google/gemma-2-2b"].softcap
+    (256, 50.0)
+    """
+    with STORED.open(encoding="utf-8", newline="") as lines:
+        return tuple(
+            ReleasedShape(
+                row["model"], int(row["heads"]), int(row["kv_heads"]), int(row["m"]), int(row["mv"]),
+                int(row["window"]) if row["window"] else None, float(row["softcap"]) if row["softcap"] else None,
+                bool(row["sinks"]), row["causal"] == "1",
+            )
+            for row in csv.DictReader(lines)
+        )  # fmt: skip
+
+
+HEAD_SIZES = tuple(sorted({shape.m for shape in released_shapes()}))
+
+
+def instances(maker: Maker, m: int) -> tuple[KernelSample, ...]:
+    """Return the instances of head size m in the maker's scope, each shape once: bare, and with what it adds."""
+    found: dict[tuple[object, ...], KernelSample] = {}
+    for shape in (shape for shape in released_shapes() if shape.m == m):
+        sizes = shape.heads, shape.kv_heads, shape.m, shape.mv
+        bare: Plain = {"causal": shape.causal}
+        more: Plain = {**bare, "window": shape.window and _WINDOW, "softcap": shape.softcap}
+        for options, sinks in ((bare, False), (more, shape.sinks)):
+            key = (*sizes, *options.values(), sinks)
+            if key in found or (options is more and not (shape.window or shape.softcap or sinks)):
+                continue
+            sample = maker.make(shape.model, _TOKENS, m, mv=shape.mv, heads=shape.heads, kv_heads=shape.kv_heads,
+                                **options)  # fmt: skip
+            if (*sample.shape[1:3], *sample.shape[5:]) == sizes:
+                found[key] = maker.sunk(sample) if sinks else sample
+    return tuple(found.values())
