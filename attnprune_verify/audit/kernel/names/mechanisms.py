@@ -194,7 +194,7 @@ def _tail(context: KernelContext, function: str, sample: KernelSample) -> tuple[
     square = n == length
     below = cut(sample, n=n - 1, l=length - 1) if square else cut(sample, l=length - 1)
     near = (below, _longer(sample, square))
-    if any(one is not None and context.scope.excludes(one) for one in near):
+    if any(sized is not None and context.scope.excludes(sized) for sized in near):
         return ()
     return ("tile-tail",) if all(one is not None and failure(context, function, one) is None for one in near) else ()
 
