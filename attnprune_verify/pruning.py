@@ -5,19 +5,27 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from attnprune_verify.algorithms.methods import MATRIX_METHODS
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.extras import has, need
+from attnprune_verify.instance.validate import Array
 from attnprune_verify.pretrained.folder import ModelFolder
+from attnprune_verify.pretrained.likelihood import divergences, log_probabilities, token_losses
+from attnprune_verify.pretrained.load import opened_network
+from attnprune_verify.pretrained.texts import cut_windows
 from attnprune_verify.values import as_choice
 from attnprune_verify.whole_model import folder as in_numpy
-from attnprune_verify.whole_model.plan import DENSE, LOSS_WINDOWS, Plan
+from attnprune_verify.whole_model.plan import DENSE, Plan
 from attnprune_verify.whole_model.request import Job, Paths
 
-__all__ = ["perplexity_of", "prune_model"]
+__all__ = ["evaluated", "prune_model"]
 
+Logits: TypeAlias = Callable[[NDArray[np.int64]], Array]
 DEVICES = ("auto", "numpy", "cpu", "cuda")
 _TORCH_METRICS = (None, "attention", "output-only", "loss", "kfac")
 """Metrics that need gradients alone; the others need a network whose attention is known."""
@@ -28,21 +36,13 @@ def prune_model(
     out: str | os.PathLike[str],
     rho: float | None = None,
     *,
-    pattern: str | None = None,
-    attention: str = "auto",
-    rest: str = "auto",
     calibration: Paths,
     k: int = 128,
     n: int | None = None,
-    seed: int = 0,
-    budget: str = "auto",
-    hold: Sequence[int] = (),
-    dense_inputs: bool = False,
-    reconstruct: int | None = None,
-    loss_windows: int = LOSS_WINDOWS,
-    keep_zeros: bool = True,
+    minutes: float | None = None,
     device: str = "auto",
     progress: Callable[[int, int, str], object] | None = None,
+    **choices: Any,
 ) -> dict[str, Any]:
     """Prune every linear map of the model in `folder` and write the result to `out`, block by block.
 
@@ -58,35 +58,19 @@ def prune_model(
     rho : float, optional
         Pruning ratio: ``floor(rho * size)`` zeros in all, or in every matrix (`budget`), except for the methods with
         another convention (``wanda`` per output, ``sparsegpt`` one more per block of inputs, `prune_layer`'s per head).
-    pattern : str, optional
-        "N:M", N of every M consecutive inputs of an output are kept, in place of rho.
-    attention, rest : str
-        Methods for the maps of queries and keys and for all other maps (see `Plan`).
     calibration : path or paths
         UTF-8 texts.
-    k, n, seed : int
-        Windows, tokens of a window (default: the model's context, at most 2048), and what they are drawn by.
-    budget : "auto", "matrix", "measured" or "owl"
-        Whether every matrix is pruned by rho, or all of them together: each as far as it does least damage, or blocks
-        with more outliers less (OWL). "auto" measures damage cheaply, at one ratio, and leaves prior methods, which
-        prune every matrix by rho, as they are.
-    hold : sequence of int
-        Blocks that are pruned by rho whatever the budgets of the others.
-    dense_inputs : bool
-        Calibrate on the dense blocks before instead of the pruned ones.
-    reconstruct : int, optional
-        Steps of every pruned block towards the dense one's output, a window each; zeros stay where they are. By default
-        50, at most 15 for each window, for methods of the output-obs kind, and none for prior methods. Where windows
-        are fewer than steps, up to two more for each are drawn from the dense model's predictions.
-    loss_windows : int
-        Windows, the first of the k, that the metrics of the loss are taken from.
-    keep_zeros : bool
-        Whether weights that are 0 in `folder` stay 0 and count among those that are pruned; a matrix with more of them
-        than the ratio or pattern asks for keeps them all. `zeros_before` of the result is their number.
+    k, n : int
+        Windows, and tokens of a window (default: the model's context, at most 2048).
+    minutes : float, optional
+        Choose k, n and steps so that the estimate is at most so many minutes; those that are given are the most.
     device : "auto", "numpy", "cpu" or "cuda"
         "cpu" and "cuda" are torch's; "auto" is the first of "cuda", "cpu" and "numpy" that is there and can do it.
     progress : callable, optional
         Called with (steps done, steps, what is being done).
+    **choices
+        Attributes of `Plan`: pattern, attention, rest, budget, only, hold, reconstruct, loss_windows, dense_inputs,
+        keep_zeros, seed. By default budgets are "auto" and `reconstruct` is None.
 
     Returns
     -------
@@ -105,16 +89,16 @@ def prune_model(
         ...
     attnprune_verify.errors.InvalidInstance: a model must be a folder; got 'no-such-folder'
     """
-    further: dict[str, Any] = {"budget": budget, "hold": tuple(hold), "dense_inputs": dense_inputs}
-    further |= {"reconstruct": reconstruct, "loss_windows": loss_windows, "keep_zeros": keep_zeros}
-    plan = Plan(attention, rest, rho, pattern, seed=seed, **further)
+    plan = Plan.by_default(rho=rho, **choices)
     model = ModelFolder(folder)
-    job = Job(model, out, plan, calibration, k, n)
+    job = Job(model, out, plan, calibration, k, n, minutes)
     chosen = _device(device, model, plan)
     if chosen != "numpy":
         from attnprune_verify.torch.folder import prune_folder
 
         return prune_folder(job, chosen, progress)
+    if minutes is not None:
+        raise InvalidInstance("minutes needs the estimate of pruning by torch; this model or plan is pruned in NumPy")
 
     def tell(done: int, steps: int) -> None:
         if progress is not None:
@@ -123,32 +107,68 @@ def prune_model(
     return in_numpy.prune_folder(job, tell)
 
 
-def perplexity_of(folder: str | os.PathLike[str], texts: Sequence[str], n: int = 2048, device: str = "auto") -> float:
-    """Perplexity of the model in `folder` on texts, cut into windows of at most n tokens side by side.
+def evaluated(
+    folder: str | os.PathLike[str],
+    text: str,
+    pruned: str | os.PathLike[str] | None = None,
+    *,
+    n: int = 2048,
+    windows: int | None = None,
+    device: str = "auto",
+) -> dict[str, float]:
+    """Perplexity of the model in `folder` on a text cut into windows side by side; with `pruned` its own, and the KL.
 
     Parameters
     ----------
-    folder : path
-    texts : sequence of str
-        Their content.
+    folder, pruned : path
+    text : str
+        Its content.
     n : int
+        Most tokens of a window.
+    windows : int, optional
+        How many are taken, spread over the text; all by default.
     device : str
         As in `prune_model`.
+
+    Returns
+    -------
+    dict
+        ``perplexity``, and with `pruned` also ``pruned`` (its perplexity) and ``kl``: the mean over tokens of the KL
+        divergence of the pruned model's prediction from the dense one's, in nats.
+
+    Raises
+    ------
+    InvalidInstance
+        If the text has fewer than 2 tokens.
     """
-    opened = ModelFolder(folder)
-    chosen = _device(device, opened, None)
-    if chosen != "numpy":
-        from attnprune_verify.torch.folder import folder_perplexity
+    opened = [ModelFolder(path) for path in (folder, pruned) if path is not None]
+    models, longest = _opened(opened, _device(device, opened[0], None))
+    cut = [ids[None] for group in cut_windows([text], opened[0].tokenizer, min(n, longest or n)) for ids in group]
+    if not cut:
+        raise InvalidInstance("a text must have at least 2 tokens to predict one; it has fewer")
+    step = max(len(cut) / (windows or len(cut)), 1.0)
+    losses, divergence, tokens = [0.0] * len(models), 0.0, 0
+    for ids in (cut[int(place * step)] for place in range(int(len(cut) / step))):
+        logits = [model(ids) for model in models]
+        for place, of_model in enumerate(logits):
+            losses[place] += float(token_losses(of_model, ids).sum(dtype=np.float64))
+        divergence += float(divergences(*(log_probabilities(logits[place][:, :-1]) for place in (0, -1))).sum())
+        tokens += ids.shape[1] - 1
+    found = dict(zip(("perplexity", "pruned"), np.exp(np.array(losses) / tokens).tolist(), strict=False))
+    return found if pruned is None else {**found, "kl": divergence / tokens}
 
-        return folder_perplexity(opened, texts, n, chosen)
-    import numpy as np
 
-    from attnprune_verify.pretrained.load import opened_network
-    from attnprune_verify.pretrained.texts import cut_windows
+def _opened(
+    folders: Sequence[ModelFolder], device: str
+) -> tuple[list[Callable[[NDArray[np.int64]], Array]], int | None]:
+    """The logits (1, n, vocabulary) of ids (1, n) by the model of each folder, and the longest window."""
+    if device != "numpy":
+        from attnprune_verify.torch.folder import logits_of
 
-    model = opened_network(opened, np.float32)
-    losses = [model.token_losses(ids).ravel() for ids in cut_windows(texts, model.tokenizer, min(n, model.longest))]
-    return float(np.exp(np.concatenate(losses).mean(dtype=np.float64)))
+        by_torch = [logits_of(folder, device) for folder in folders]
+        return [logits for logits, _ in by_torch], by_torch[0][1]
+    models = [opened_network(folder, np.float32) for folder in folders]
+    return [model.logits for model in models], models[0].longest
 
 
 def _device(device: str, folder: ModelFolder, plan: Plan | None) -> str:

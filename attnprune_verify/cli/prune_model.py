@@ -13,8 +13,13 @@ from attnprune_verify.cli.terminal.number import NUMBER
 
 __all__ = ["command"]
 
-_TOKENS = 2048
-"""Tokens of a window of `--evaluate`, where the model and `--n` allow more; as in `prune_model`."""
+
+def _blocks(_: click.Context, __: click.Parameter, given: str | None) -> tuple[int, ...]:
+    """The blocks of "I,J,..."."""
+    try:
+        return tuple(int(index) for index in given.split(",")) if given else ()
+    except ValueError:
+        raise click.BadParameter(f"must be numbers with commas between them, such as 4,14,24; got {given!r}") from None
 
 
 @click.command("prune-model", cls=NamingMethods)
@@ -39,6 +44,13 @@ _TOKENS = 2048
 )
 @click.option("--hold", type=int, multiple=True, help="Prune this block by exactly --rho (may be repeated).")
 @click.option(
+    "--only-blocks",
+    "only",
+    metavar="I,J,...",
+    callback=_blocks,
+    help="Prune these blocks, and no others; counted from 0.",
+)
+@click.option(
     "--reconstruct",
     type=int,
     metavar="STEPS",
@@ -47,6 +59,12 @@ _TOKENS = 2048
 @click.option("--loss-windows", type=int, default=16, show_default=True, help="Windows for the gradients of the loss.")
 @click.option("--k", type=int, default=128, show_default=True, help="Windows of calibration text.")
 @click.option("--n", type=int, help="Tokens of a window.  [default: the model's context, at most 2048]")
+@click.option(
+    "--minutes",
+    type=NUMBER,
+    metavar="T",
+    help="Lower k, then n, then the steps until the estimate is at most T minutes.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed by which the windows are drawn.")
 @click.option(
     "--device",
@@ -59,12 +77,26 @@ _TOKENS = 2048
     "--evaluate",
     multiple=True,
     type=click.Path(),
-    help="Print the perplexity of this text, dense and pruned (may be repeated).",
+    help="Print the perplexity of this text before the work, and after it that and the KL (may be repeated).",
+)
+@click.option(
+    "--evaluate-windows",
+    type=click.IntRange(1),
+    metavar="K",
+    help="Windows of each text of --evaluate.  [default: all]",
 )
 @click.option("--fill-zeros", is_flag=True, help="Let weights that are 0 move; by default they stay 0 and count.")
 @click.option("--dense-inputs", is_flag=True, help="Calibrate each block on the dense outputs of the blocks before it.")
 @click.option("--quiet", is_flag=True, help="Print nothing.")
-def command(folder: Path, out: Path, quiet: bool, evaluate: tuple[str, ...], fill_zeros: bool, **choices: Any) -> int:
+def command(
+    folder: Path,
+    out: Path,
+    quiet: bool,
+    evaluate: tuple[str, ...],
+    evaluate_windows: int | None,
+    fill_zeros: bool,
+    **choices: Any,
+) -> int:
     """Prune the model in FOLDER (config.json, safetensors, tokenizer.json) and write it to the new folder DIR.
 
     With torch and transformers installed: any decoder of transformers whose blocks run one after the other, such as
@@ -82,12 +114,11 @@ def command(folder: Path, out: Path, quiet: bool, evaluate: tuple[str, ...], fil
     from attnprune_verify.cli.terminal.output import interrupted
     from attnprune_verify.cli.terminal.progress import progress_bar
     from attnprune_verify.pretrained.texts import read_text
-    from attnprune_verify.pruning import perplexity_of, prune_model
+    from attnprune_verify.pruning import evaluated, prune_model
+    from attnprune_verify.whole_model.request import TOKENS
 
-    texts = [(name, read_text(name)) for name in evaluate]
-
-    def perplexities(of: Path) -> list[float]:
-        return [perplexity_of(of, [text], choices["n"] or _TOKENS, choices["device"]) for _, text in texts]
+    texts = {} if quiet else {name: read_text(name) for name in evaluate}
+    how = {"n": choices["n"] or TOKENS, "windows": evaluate_windows, "device": choices["device"]}
 
     def warn(message: Warning | str, *_: Any, **__: Any) -> None:
         if not quiet:
@@ -99,10 +130,13 @@ def command(folder: Path, out: Path, quiet: bool, evaluate: tuple[str, ...], fil
             warnings.showwarning = warn
 
             def tell(done: int, steps: int, what: str) -> None:
-                if bar is not None and done == 0:
+                if bar is None:
+                    return
+                if done == 0:
                     click.echo(what, err=True)
-                if bar is not None:
-                    bar(done, steps)
+                    for name, text in texts.items():
+                        click.echo(f"perplexity of {name}: {evaluated(folder, text, **how)['perplexity']:.4g} before")
+                bar(done, steps)
 
             report = prune_model(folder, out, progress=tell, keep_zeros=not fill_zeros, **choices)
     except KeyboardInterrupt:
@@ -115,6 +149,11 @@ def command(folder: Path, out: Path, quiet: bool, evaluate: tuple[str, ...], fil
             kept = "may have moved" if fill_zeros else "stay 0 and count among these"
             click.echo(f"{report['zeros_before']} weights were 0 before: they {kept}")
         click.echo(f"W_Q and W_K by {methods['attention']}, the rest by {methods['rest']}; details in pruning.json")
-        for (name, _), before, after in zip(texts, perplexities(folder), perplexities(out), strict=True):
-            click.echo(f"perplexity of {name}: {before:.4g} before, {after:.4g} after")
+        if report["damping"]["at_limit"]:
+            of = report["damping"]
+            click.echo(f"the damping of {of['at_limit']} of {of['maps']} maps is at its limit: {of['advice']}")
+        for name, text in texts.items():
+            found = evaluated(folder, text, out, **how)
+            words = f"{found['perplexity']:.4g} before, {found['pruned']:.4g} after; KL {found['kl']:.4g} nats a token"
+            click.echo(f"perplexity of {name}: {words}")
     return 0

@@ -91,7 +91,8 @@ def _damages(
     """The mean KL of the predictions on the second windows when one group alone is pruned, fitted on the first."""
     fitted, judged = (Windows.enter(decoder, part) for part in ids)
     dense = _to_the_end(decoder, -1, [judged])[0]
-    for index, block in enumerate(decoder.blocks):
+    last = max(index for index, _ in groups)
+    for index, block in enumerate(decoder.blocks[: last + 1]):
         here = {group: of_group for group, of_group in groups.items() if group[0] == index}
         changed = []
         with widened(block) as (parameters, _):

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from attnprune_verify.algorithms.arrays import AnyArray
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.extras import need
+from attnprune_verify.instance.validate import Array
 from attnprune_verify.pretrained.folder import ModelFolder
-from attnprune_verify.pretrained.texts import calibration_windows, cut_windows
+from attnprune_verify.pretrained.texts import calibration_windows
 from attnprune_verify.torch.blocks import TOKENS, find_blocks, limits
 from attnprune_verify.torch.model_state import at_rest, plain_model
 from attnprune_verify.torch.opened import Opened, open_folder
-from attnprune_verify.torch.pieces import from_bytes
+from attnprune_verify.torch.pieces import from_bytes, to_numpy
 from attnprune_verify.torch.pruning_run import Progress, PruningRun
 from attnprune_verify.torch.sinks import sink_lost
 from attnprune_verify.torch.windows import windows_of
+from attnprune_verify.whole_model.estimate import WindowSetting, settings_within
 from attnprune_verify.whole_model.request import Job, Request
 from attnprune_verify.whole_model.source import Patches, Source
 from attnprune_verify.whole_model.workplace import Workplace
 
-__all__ = ["folder_perplexity", "prune_folder"]
+__all__ = ["logits_of", "prune_folder"]
 
 
 def prune_folder(job: Job, device: str = "cpu", progress: Progress | None = None) -> dict[str, Any]:
@@ -56,12 +61,28 @@ def prune_folder(job: Job, device: str = "cpu", progress: Progress | None = None
         "device": {"kind": device, "torch": torch.__version__},
         "transformers": need("pruning", "torch", "transformers").__version__,
     }
-    request = Request(source, target, plan, texts, job.k, length, **environment)
+    tell = progress or (lambda *_: None)
+
+    def windows(k: int, length: int) -> list[AnyArray]:
+        drawn = calibration_windows(texts, folder.tokenizer, k, length, plan.seed, framed=False)
+        return windows_of(drawn, vocabulary, longest)
+
+    def request_of(setting: WindowSetting) -> Request:
+        return Request(source, target, setting.of(plan), texts, setting.k, setting.n, **environment)
+
+    setting = WindowSetting(job.k, length, True)
+    if job.minutes is not None:  # what the same command has begun, or the most that fits
+        settings = settings_within(job.k, length)
+        with at_rest(model):
+            window = windows(1, min(TOKENS, length))[0].to(device)
+            fits = PruningRun(find_blocks(model, window), plan, window).fits
+            begun = (found for found in settings if request_of(found).begun())
+            fitting = (found for found in settings if fits(found, 60 * job.minutes))
+            setting = next(begun, None) or next(fitting, settings[-1])
+    request, plan = request_of(setting), setting.of(plan)
     if (report := request.finished()) is not None:
         return report
-    drawn = calibration_windows(texts, folder.tokenizer, job.k, length, plan.seed, framed=False)
-    ids = windows_of(drawn, vocabulary, longest)
-    tell = progress or (lambda *_: None)
+    ids = windows(setting.k, setting.n)
     with at_rest(model):
         work = PruningRun(find_blocks(model, ids[0].to(device)), plan, ids[0][:, :TOKENS].to(device))
         files = _Files(opened, work, request.workplace)
@@ -72,26 +93,23 @@ def prune_folder(job: Job, device: str = "cpu", progress: Progress | None = None
             methods = {row["name"]: row["method"] for row in rows}
             further = {"dense": work.dense(), "mapped": opened.mapped, "warnings": lost}
             further["zeros_before"] = work.zeros_before
-            report = request.deliver(files.rows(methods), files.patches(), further)
+            damping = request.workplace.noted("damping") or {}
+            report = request.deliver(files.rows(methods), files.patches(), further, damping)
     request.workplace.remove()
     return report
 
 
-def folder_perplexity(folder: ModelFolder, texts: Sequence[str], n: int, device: str = "cpu") -> float:
-    """exp of the mean loss of every token but the first of its window, windows of n tokens side by side."""
+def logits_of(folder: ModelFolder, device: str = "cpu") -> tuple[Callable[[NDArray[np.int64]], Array], int | None]:
+    """The logits (1, n, vocabulary) of ids (1, n) by the model in a folder, in NumPy, and its longest window."""
     model = open_folder(folder, device).model
     vocabulary, longest = limits(model)
-    total, tokens = 0.0, 0
-    with at_rest(model), torch.no_grad():
-        for group in cut_windows(texts, folder.tokenizer, min(n, longest or n)):
-            for window in windows_of(group, vocabulary, longest):
-                ids = window.to(device)
-                logits = model(input_ids=ids).logits[0, :-1].float()
-                total += float(torch.nn.functional.cross_entropy(logits, ids[0, 1:], reduction="sum"))
-                tokens += ids.shape[1] - 1
-    if not tokens:
-        raise InvalidInstance("a text must have at least 2 tokens to predict one; it has fewer")
-    return float(torch.tensor(total / tokens).double().exp())
+
+    def logits(ids: NDArray[np.int64]) -> Array:
+        (window,) = windows_of(ids, vocabulary, longest)
+        with at_rest(model), torch.no_grad():
+            return to_numpy(model(input_ids=window.to(device)).logits)
+
+    return logits, longest
 
 
 class _Files:

@@ -120,7 +120,7 @@ def loss_moments(
     dense: Any,
     seed: int,
 ) -> Iterator[tuple[int, dict[str, Moments]]]:
-    """(block, metrics of the loss of its pieces), from the last block to the first.
+    """(block, metrics of the loss of its pieces), from the last block to the first with such pieces.
 
     Labels are drawn from the model's own prediction; their loss goes back block by block, each computed once more.
 
@@ -134,7 +134,8 @@ def loss_moments(
         _loss_gradient(decoder, ids.to(device), states.to(device), seed * 100003 + number)
         for number, (ids, states) in enumerate(zip(windows.ids, dense[decoder.depth], strict=True))
     ]
-    for index in reversed(range(decoder.depth)):
+    first = min(index for index, of_block in enumerate(pieces) if asks_loss(of_block))
+    for index in reversed(range(first, decoder.depth)):
         asked = asks_loss(pieces[index])
         sums = OutputMoments(asked, len(windows.ids))
         factors = {piece.factor for piece in asked}

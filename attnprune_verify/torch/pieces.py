@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -22,7 +22,18 @@ from attnprune_verify.torch.roles import Part, Structure
 from attnprune_verify.whole_model.budgets import at_least
 from attnprune_verify.whole_model.plan import DENSE, Plan
 
-__all__ = ["HOSTS", "Piece", "as_bytes", "budgets", "for_solvers", "from_bytes", "pieces_of", "to_numpy", "written"]
+__all__ = [
+    "HOSTS",
+    "Piece",
+    "as_bytes",
+    "budgets",
+    "for_solvers",
+    "from_bytes",
+    "pieces_of",
+    "to_numpy",
+    "written",
+    "zeros_of",
+]
 
 
 HOSTS: tuple[str, ...] = ("cpu",)
@@ -144,6 +155,14 @@ def _rounded(name: str, old: Any, dense: Any, matrix: PrunedMatrix) -> Any:
     tiny = torch.full_like(new, torch.finfo(old.dtype).tiny) * torch.sign(value).to(old.dtype)
     new = torch.where(vanished, tiny, new)
     return torch.where(kept, torch.where(value == dense, old, new), torch.zeros_like(new))
+
+
+def zeros_of(pieces: Iterable[Sequence[Piece]], blocks: Iterable[Any]) -> list[dict[str, int]]:
+    """Count the zeros that each piece has, by its key, by block."""
+    return [
+        {piece.key: int((piece.weight(parameters) == 0).sum()) for piece in of_block}
+        for of_block, parameters in zip(pieces, (dict(block.named_parameters()) for block in blocks), strict=True)
+    ]
 
 
 def as_bytes(tensor: Any) -> Any:

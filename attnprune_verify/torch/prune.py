@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ from attnprune_verify.torch.pruning_run import Progress, PruningRun
 from attnprune_verify.torch.sinks import sink_lost
 from attnprune_verify.torch.windows import windows_of
 from attnprune_verify.whole_model.fingerprint import fingerprint, versions
-from attnprune_verify.whole_model.plan import LOSS_WINDOWS, Plan
-from attnprune_verify.whole_model.request import counted, effort
+from attnprune_verify.whole_model.plan import Plan
+from attnprune_verify.whole_model.request import counted, effort, trusted
 from attnprune_verify.whole_model.workplace import Workplace
 
 __all__ = ["prune_"]
@@ -34,18 +34,10 @@ def prune_(
     batches: Any,
     rho: float | None = None,
     *,
-    pattern: str | None = None,
-    attention: str = "auto",
-    rest: str = "auto",
-    seed: int = 0,
-    budget: str = "auto",
-    hold: Sequence[int] = (),
-    reconstruct: int | None = None,
-    loss_windows: int = LOSS_WINDOWS,
-    keep_zeros: bool = True,
     device: str | None = None,
     progress: Progress | None = None,
     resume: str | os.PathLike[str] | None = None,
+    **choices: Any,
 ) -> dict[str, Any]:
     """Prune the linear maps of any decoder of transformers in place, block by block, on its device.
 
@@ -59,15 +51,17 @@ def prune_(
         not, nor after an exception; then the blocks that were done are pruned.
     batches : (k, n) integer tensor, mapping with input_ids and perhaps attention_mask, or an iterable of such
         Calibration windows, as a tokenizer or a DataLoader gives them; padding is cut off.
-    rho, pattern, attention, rest, seed, budget, hold, reconstruct, loss_windows, keep_zeros
-        As in `prune_model`. Methods of a layer as a whole and the budgets "measured" and "owl" need a network in NumPy:
-        they work for the model types Llama, Qwen2 and Mistral.
+    rho : float, optional
+        As in `prune_model`.
     device : str, optional
         Where it is computed: the model is moved there and back; by default where it is.
     progress : callable, optional
         Called with (steps done, steps, what is being done); first with no step done.
     resume : path, optional
         A folder for what is done; the same call goes on from there, on the model as it was or as it was left.
+    **choices
+        As in `prune_model`. Methods of a layer as a whole and the budgets "measured" and "owl" need a network in NumPy:
+        they work for the model types Llama, Qwen2 and Mistral.
 
     Returns
     -------
@@ -88,13 +82,7 @@ def prune_(
         batches = tokenizer(texts, return_tensors="pt", padding=True, truncation=True, max_length=2048)
         report = prune_(model, batches, 0.5)
     """
-    further: dict[str, Any] = {
-        "budget": budget,
-        "hold": tuple(hold),
-        "loss_windows": loss_windows,
-        "keep_zeros": keep_zeros,
-    }
-    plan = Plan(attention, rest, rho, pattern, seed=seed, reconstruct=reconstruct, **further)
+    plan = Plan.by_default(rho=rho, **choices)
     model = plain_model(model)
     with at_rest(model), moved(model, device):
         ids, work = _looked_at(model, batches, plan)
@@ -120,6 +108,7 @@ def prune_(
                 tell(0, work.steps, work.summary(ids))
                 lost = [] if known.pruned else sink_lost(work.decoder, ids)
                 rows = work.run(ids, workplace, keep, tell, known.pruned)
+                damping = trusted(workplace.noted("damping") or {})
             workplace.remove()
             known.remove()
     return {
@@ -130,6 +119,7 @@ def prune_(
         "dense": work.dense(),
         "zeros_before": work.zeros_before,
         "warnings": lost,
+        "damping": damping,
     }
 
 

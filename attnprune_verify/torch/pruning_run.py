@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,23 +34,16 @@ from attnprune_verify.torch.pieces import (
     pieces_of,
     to_numpy,
     written,
+    zeros_of,
 )
 from attnprune_verify.torch.products import Products
 from attnprune_verify.torch.reconstruct import reconstructed_block
 from attnprune_verify.torch.roles import Structure, structure_of
 from attnprune_verify.torch.states import DenseStates, Goals
-from attnprune_verify.whole_model.blockwise import with_zeros
+from attnprune_verify.whole_model import estimate
+from attnprune_verify.whole_model.blockwise import prescribed, with_zeros
 from attnprune_verify.whole_model.budgets import with_present
 from attnprune_verify.whole_model.echoes import echo_count, steps_of
-from attnprune_verify.whole_model.estimate import (
-    Size,
-    curve_operations,
-    judged_tokens,
-    matmul_rate,
-    pass_operations,
-    reconstruction_operations,
-    solver_operations,
-)
 from attnprune_verify.whole_model.joint import refit_together
 from attnprune_verify.whole_model.plan import Plan
 from attnprune_verify.whole_model.workplace import Workplace
@@ -106,34 +100,44 @@ class PruningRun:
 
     def summary(self, ids: Sequence[Any]) -> str:
         """Describe what is about to be done."""
-        sizes, tokens = self._sizes(), sum(window.shape[1] for window in ids)
-        weights = sum(out * into for out, into, _ in sizes)
-        what = f"{weights} weights in {len(sizes)} maps of {self.decoder.depth} blocks, {tokens} tokens"
-        return f"{what}; about {self._seconds(sizes, tokens, len(ids)):.2g} s on one core of this machine"
+        tokens, steps = sum(window.shape[1] for window in ids), steps_of(len(ids), self.plan.reconstruct)
+        what = f"{self.sizes.weights} weights in {len(self.sizes.maps)} maps of {self.decoder.depth} blocks"
+        free, loaded = self._seconds(len(ids), tokens, steps)
+        return (
+            f"{what}, {len(ids)} windows with {tokens} tokens, {steps} steps; "
+            f"about {free:.2g} s of a free core, {loaded:.2g} s as this machine is loaded now"
+        )
 
-    def _sizes(self) -> list[Size]:
+    def fits(self, setting: estimate.WindowSetting, seconds: float) -> bool:
+        """Return whether a setting's estimate, on this machine as it is loaded now, is within a number of seconds."""
+        steps = steps_of(setting.k, setting.of(self.plan).reconstruct)
+        return self._seconds(setting.k, setting.k * setting.n, steps)[1] <= seconds
+
+    def _seconds(self, windows: int, tokens: int, steps: int) -> tuple[float, float]:
+        """Seconds on a free core, and on this machine as it is loaded now."""
+        echoes, budgets = echo_count(windows, steps), self.plan.budget == "auto"
+        operations = estimate.run_operations(self.sizes, windows, tokens, steps, echoes, budgets=budgets)
+        free, loaded = estimate.matmul_rates()
+        return operations / free, operations / loaded
+
+    @cached_property
+    def sizes(self) -> estimate.ModelSizes:
+        """The maps that are pruned, and the weights that tokens pass on their way there."""
         parameters = [dict(block.named_parameters()) for block in self.decoder.blocks]
         found = []
         for of_block, pieces in zip(parameters, self.pieces, strict=True):
             for piece in pieces:
                 out, into = piece.weight(of_block).shape
-                found.append(Size(out, into, piece.part.blocks))
-        return found
-
-    def _seconds(self, sizes: Sequence[Size], tokens: int, windows: int) -> float:
-        """Seconds of passes, of output-obs, the slowest method, for every piece, of budgets and of reconstruction."""
-        operations = solver_operations(sizes) + pass_operations(sizes, tokens)
-        if self.plan.budget == "auto":
-            operations += curve_operations(sizes, *self._judged(sizes, tokens))
-        steps = steps_of(windows, self.plan.reconstruct)
-        seen = steps + echo_count(windows, steps) / 2  # an echo goes forward twice, half of what a step takes
-        operations += reconstruction_operations(sizes, seen * tokens / windows)
-        return operations / matmul_rate()
-
-    def _judged(self, sizes: Sequence[Size], tokens: int) -> tuple[int, int, int]:
-        """Tokens that budgets are judged on, how often, and the weights of the head."""
-        maps, head = len(grouped(self.pieces)), self.decoder.model.get_output_embeddings().weight.numel()
-        return judged_tokens(sizes, tokens, maps, head), maps, head
+                found.append(estimate.Size(out, into, piece.part.blocks))
+        last = max((index for index, pieces in enumerate(self.pieces) if pieces), default=-1)
+        passed = sum(
+            parameter.numel()
+            for of_block, pieces in zip(parameters[:last], self.pieces[:last], strict=True)
+            for parameter in of_block.values()
+            if not pieces and parameter.dim() > 1
+        )
+        head = self.decoder.model.get_output_embeddings().weight.numel()
+        return estimate.ModelSizes(found, len(grouped(self.pieces)), head, passed)
 
     def dense(self) -> list[str]:
         """The weights of the blocks with more than one dimension that stay as they are."""
@@ -171,33 +175,36 @@ class PruningRun:
         list of dict
             For every pruned parameter its name, methods, zeros and size.
         """
-        if workplace.present() is None:
-            workplace.keep_present(self._present())
-        present = workplace.present() or []
+        if workplace.noted("present") is None:
+            workplace.note("present", zeros_of(self.pieces, self.decoder.blocks))
+        present = workplace.noted("present") or []
         self.zeros_before = sum(sum(of_block.values()) for of_block in present)
         zeros: list[dict[str, int]] = [{} for _ in self.pieces]
         if self.plan.budget != "matrix":
-            if workplace.zeros() is None:
+            if workplace.noted("zeros") is None:
                 if pruned:
                     raise InvalidInstance(f"{_DENSE}; block {min(pruned)} is pruned, and no budgets are kept")
                 divided = self._divide(ids, progress)
-                workplace.keep_zeros(with_present(divided, present) if self.plan.keep_zeros else divided)
-            (zeros,) = workplace.zeros()
+                workplace.note("zeros", with_present(divided, present) if self.plan.keep_zeros else divided)
+            zeros = workplace.noted("zeros")
         left = [index for index in range(self.decoder.depth) if not workplace.has("block", index)]
         if pruned.intersection(left):
             raise InvalidInstance(f"{_DENSE}; block {min(pruned.intersection(left))} is pruned and is not kept")
-        repairing = self.plan.reconstruct != 0 and bool(left)
+        touched = [index for index, pieces in enumerate(self.pieces) if pieces] or [self.decoder.depth]
+        repairing = self.plan.reconstruct != 0 and not {*left}.isdisjoint(touched)
         windows = Windows.enter(self.decoder, [*ids, *(self._echoes(ids, workplace, pruned) if repairing else ())])
         done = self._measure_loss(windows.first(len(ids)), workplace, left, pruned, progress)
-        goals = Goals(workplace, windows) if repairing else None
-        rows = []
+        rows, goals = [], None
         for index, block in enumerate(self.decoder.blocks):
+            if repairing and index == touched[0]:
+                goals = Goals(workplace, windows, index)
             with widened(block) as (parameters, stored):
-                if goals is not None and index not in pruned:
+                if goals is not None and index not in pruned and index <= touched[-1]:
                     goals.go_on(block, index, windows)
                 if index in left:
-                    text = windows.first(len(ids))
-                    pruned_here = self._prune(block, parameters, text, index, zeros[index], workplace)
+                    text, pruned_here = windows.first(len(ids)), {}
+                    if self.pieces[index]:
+                        pruned_here = self._prune(block, parameters, text, index, zeros[index], workplace)
                     if goals is not None and pruned_here:
                         goal, plan = goals[index + 1], self.plan
                         pruned_here = reconstructed_block(block, parameters, pruned_here, windows, index, goal, plan)
@@ -210,35 +217,27 @@ class PruningRun:
                 rows += [self._row(index, inner, tensor) for inner, tensor in new.items()]
                 if not self.plan.dense_inputs:
                     _set(parameters, new)
-                if index + 1 < self.decoder.depth:
+                if index < touched[-1]:
                     windows.states = forward(block, index, windows)
             keep(index, new)
             progress(done + index + 1, self.steps, "pruning blocks")
         return rows
 
-    def _present(self) -> list[dict[str, int]]:
-        """Count the zeros that each piece has, by its key, by block."""
-        parameters = [dict(block.named_parameters()) for block in self.decoder.blocks]
-        return [
-            {piece.key: int((piece.weight(of_block) == 0).sum()) for piece in pieces}
-            for of_block, pieces in zip(parameters, self.pieces, strict=True)
-        ]
-
     def _echoes(self, ids: Sequence[AnyArray], workplace: Workplace, pruned: frozenset[int]) -> list[AnyArray]:
         """Return what the steps of reconstruction see besides the windows, drawn while the model is dense."""
         count = echo_count(len(ids), self.plan.reconstruct)
-        if count and workplace.echoes() is None:
+        if count and workplace.noted("echoes") is None:
             if pruned:
                 raise InvalidInstance(f"{_DENSE}; block {min(pruned)} is pruned, and no echoes are kept")
             found = echoes_of(self.decoder, ids, count, self.plan.seed)
             workplace.forget_echoes(self.decoder.depth)
-            workplace.keep_echoes([window[0].tolist() for window in found])
-        return [torch.tensor(window)[None] for window in workplace.echoes() or ()]
+            workplace.note("echoes", [window[0].tolist() for window in found])
+        return [torch.tensor(window)[None] for window in workplace.noted("echoes") or ()]
 
     def _divide(self, ids: Sequence[Any], progress: Progress) -> list[dict[str, int]]:
         """Zeros of each piece by its key, by block."""
         if self.plan.budget == "auto":
-            tokens, _, _ = self._judged(self._sizes(), sum(window.shape[1] for window in ids))
+            tokens = estimate.judged_tokens(self.sizes, sum(window.shape[1] for window in ids))
 
             def tell(blocks: int) -> None:
                 progress(blocks, self.steps, "judging what each map is worth")
@@ -279,15 +278,15 @@ class PruningRun:
         progress: Progress,
     ) -> int:
         """Keep the metrics of the loss of every block, if a piece uses one; return the steps that are done."""
-        depth = self.decoder.depth
+        depth, asking = self.decoder.depth, [index for index, pieces in enumerate(self.pieces) if asks_loss(pieces)]
         before = depth if self.plan.budget == "auto" else 0
-        if not any(map(asks_loss, self.pieces)):
+        if not asking:
             return before
-        if not all(workplace.has("metrics", index) for index in left):
+        if not all(workplace.has("metrics", index) for index in left if index in asking):
             if pruned:
                 raise InvalidInstance(f"{_DENSE}; block {min(pruned)} is pruned, and not all metrics are kept")
             first = windows.first(self.plan.loss_windows)
-            dense = DenseStates(workplace, first)
+            dense = DenseStates(workplace, first, 0)
             for index in range(depth):
                 block = self.decoder.blocks[index]
                 with widened(block):
@@ -315,6 +314,7 @@ class PruningRun:
         inputs, outputs = block_moments(block, parameters, structure, by_matrix, windows, index, plan.seed)
         outputs = {**(workplace.metrics(index) or {}), **outputs}
         pruned: dict[str, PrunedMatrix] = {}
+        damping: list[float] = []
         if len(by_matrix) < len(pieces):
             pruned = self._by_layer(block, parameters, windows, index)
         for piece, budget in zip(by_matrix, budgets(by_matrix, parameters, plan, zeros), strict=True):
@@ -323,7 +323,9 @@ class PruningRun:
                 there: Any = torch.from_numpy(metric.H).to(weight)
                 metric = metric._replace(H=there)
             moments, keep = inputs.finish(piece.factor), plan.keep_zeros
+            damping += prescribed(piece.method, moments, metric)
             pruned[piece.key] = prune_matrix(piece.method, weight, moments, metric, budget, keep_zeros=keep)
+        workplace.note_damping(index, damping)
         pruned |= self._refitted(block, parameters, windows, index, pruned, inputs, outputs)
         return {piece: pruned[piece.key] for piece in pieces}
 

@@ -44,14 +44,20 @@ def reconstructed_block(
     device = next(iter(tensors.values())).device
     size = sum(float(one.square().sum(dtype=torch.float64)) for one in goal) / sum(one.shape[1] for one in goal)
 
-    def slopes(weights: Mapping[Piece, AnyArray], window: int) -> dict[Piece, AnyArray]:
+    def loss(weights: Mapping[Piece, AnyArray], window: int) -> AnyArray:
         for piece, weight in weights.items():
             piece.factor.of(tensors[piece.factor.name].data)[_rows(piece, device)] = weight
         states, wanted = windows.states[window].to(device), goal[window].to(device)
+        output = windows.calls[window][index](block, states)
+        return (output - wanted).square().sum() / (size * wanted.shape[1])
+
+    @torch.no_grad()
+    def error(weights: Mapping[Piece, AnyArray], window: int) -> float:
+        return float(loss(weights, window))
+
+    def slopes(weights: Mapping[Piece, AnyArray], window: int) -> dict[Piece, AnyArray]:
         with torch.enable_grad():
-            output = windows.calls[window][index](block, states)
-            loss = (output - wanted).square().sum() / (size * wanted.shape[1])
-            found = torch.autograd.grad(loss, list(tensors.values()), allow_unused=True)
+            found = torch.autograd.grad(loss(weights, window), list(tensors.values()), allow_unused=True)
         by_name = dict(zip(tensors, found, strict=True))
         return {piece: _slope(piece, by_name[piece.factor.name], weight) for piece, weight in weights.items()}
 
@@ -62,7 +68,7 @@ def reconstructed_block(
         for tensor in tensors.values():
             tensor.requires_grad_(True)
         started = {piece: matrix._replace(weight=matrix.weight.float()) for piece, matrix in there.items()}
-        return reconstructed(started, slopes, len(goal), plan.reconstruct, plan.seed)
+        return reconstructed(started, slopes, error, len(goal), plan.reconstruct, plan.seed)
     finally:
         for name, tensor in tensors.items():
             tensor.requires_grad_(False)

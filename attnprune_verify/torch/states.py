@@ -17,13 +17,13 @@ __all__ = ["DenseStates", "Goals"]
 
 
 class DenseStates:
-    """States before every block, on the disk, under the number of the block."""
+    """States before every block from block `start` on, on the disk, under the number of the block."""
 
     kind = "dense"
 
-    def __init__(self, workplace: Workplace, windows: Windows) -> None:
+    def __init__(self, workplace: Workplace, windows: Windows, start: int) -> None:
         self._workplace, self._lengths = workplace, [states.shape[1] for states in windows.states]
-        self.keep(0, windows.states)
+        self.keep(start, windows.states)
 
     def keep(self, index: int, states: Sequence[Any]) -> None:
         """Write the states before block `index`."""

@@ -13,7 +13,7 @@ from attnprune_verify.state.digests import of_file
 from attnprune_verify.state.sealed import sealed, unsealed
 from attnprune_verify.whole_model.source import Patches, Source
 
-__all__ = ["assemble", "finished"]
+__all__ = ["assemble", "finished", "holds"]
 
 _REPORT = "pruning.json"
 
@@ -44,6 +44,14 @@ def assemble(
     sync_folder(target.parent)
     whole: dict[str, Any] = parse(content)
     return whole
+
+
+def holds(target: Path, digest: str) -> bool:
+    """Return whether a folder holds the result of a request."""
+    try:
+        return bool(unsealed(read_regular(target / _REPORT))["request"] == digest)
+    except (InvalidInstance, OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def finished(target: Path, digest: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from attnprune_verify.algorithms.layer.solve import solve_layer
 from attnprune_verify.algorithms.matrix.block_backward import block_backward
 from attnprune_verify.algorithms.matrix.budget import Pattern, Share, as_pattern
 from attnprune_verify.algorithms.matrix.damping import Moments
-from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix
+from attnprune_verify.algorithms.matrix.output_obs import OutputOBS, PrunedMatrix
 from attnprune_verify.algorithms.matrix.prune import prune_matrix
 from attnprune_verify.algorithms.methods import MATRIX_METHODS, matrix_options
 from attnprune_verify.instance.validate import Array
@@ -22,7 +22,16 @@ from attnprune_verify.whole_model.moments import BlockMoments
 from attnprune_verify.whole_model.plan import Plan
 from attnprune_verify.whole_model.reconstruct import reconstructed
 
-__all__ = ["block_moments", "budget_of", "forward", "prune_block", "reconstructed_block", "refitted", "with_zeros"]
+__all__ = [
+    "block_moments",
+    "budget_of",
+    "forward",
+    "prescribed",
+    "prune_block",
+    "reconstructed_block",
+    "refitted",
+    "with_zeros",
+]
 
 Windows: TypeAlias = Sequence[Array] | Array
 
@@ -34,6 +43,7 @@ def prune_block(
     index: int,
     zeros: Mapping[str, int] | None = None,
     outputs: Mapping[str, Moments] | None = None,
+    damping: list[float] | None = None,
 ) -> dict[str, PrunedMatrix]:
     """Prune the maps of one block that the plan names, all of them from the block as it is.
 
@@ -48,6 +58,8 @@ def prune_block(
         How many weights of each map are pruned; by the plan's rho if not given.
     outputs : mapping, optional
         The loss's metrics of the maps that ask for it (`loss_moments`).
+    damping : list, optional
+        Gets what calibration prescribes (`prescribed`).
 
     Returns
     -------
@@ -61,10 +73,17 @@ def prune_block(
     for role, name in by_matrix.items():
         weight = block.weight(role)
         budget = budget_of(plan, weight, None if zeros is None else zeros[role])
-        pruned[role] = prune_matrix(
-            name, weight, moments.inputs(role), moments.outputs(role), budget, keep_zeros=plan.keep_zeros
-        )
+        sides = moments.inputs(role), moments.outputs(role)
+        pruned[role] = prune_matrix(name, weight, *sides, budget, keep_zeros=plan.keep_zeros)
+        if damping is not None:
+            damping += prescribed(name, *sides)
     return refitted(block, hidden, pruned, plan, moments.inputs, moments.outputs)
+
+
+def prescribed(method: str, *sides: Moments | None) -> list[float]:
+    """The larger damping of a map's two metrics, for methods to which the calibration prescribes it."""
+    found = [side.damping for side in sides if side is not None]
+    return [max(found)] if MATRIX_METHODS[method].options is OutputOBS else []
 
 
 def refitted(
@@ -134,7 +153,11 @@ def reconstructed_block(
         found = block_backward(here, trace, upstream).maps
         return {role: found[role][0].T @ trace.input_of(role)[0] for role in weights}
 
-    return reconstructed(pruned, slopes, len(goal), plan.reconstruct, plan.seed)
+    def error(weights: Mapping[str, Array], window: int) -> float:
+        output = block.with_weights(weights)(np.asarray(hidden[window])[np.newaxis]).output[0]
+        return float(np.square(output - goal[window], dtype=np.float64).sum() / (size * len(output)))
+
+    return reconstructed(pruned, slopes, error, len(goal), plan.reconstruct, plan.seed)
 
 
 def forward(block: Block, hidden: Windows) -> Iterator[Array]:

@@ -32,7 +32,7 @@ from attnprune_verify.instance.validate import Array
 from attnprune_verify.pretrained.likelihood import divergences, log_probabilities
 from attnprune_verify.pretrained.network import Family, PretrainedModel
 from attnprune_verify.whole_model.blockwise import block_moments, forward
-from attnprune_verify.whole_model.estimate import Size, judged_tokens
+from attnprune_verify.whole_model.estimate import ModelSizes, Size, judged_tokens
 from attnprune_verify.whole_model.loss import dense_states, loss_moments, loss_roles
 from attnprune_verify.whole_model.plan import DENSE, Plan
 
@@ -185,10 +185,11 @@ def measured_curves(model: PretrainedModel, ids: NDArray[np.int64], plan: Plan) 
 def cheap_curves(model: PretrainedModel, ids: NDArray[np.int64], plan: Plan) -> Curves:
     """Damage by one measurement with SparseGPT and a law; an encoder's is the squared change of its output."""
     names = [(i, role) for i in range(model.depth) for role in plan.maps_of(i, model.block(i))]
-    sizes = [Size(out, into, 1) for out, into in (model.family.weight_place(*name).shape for name in names)]
+    maps = [Size(out, into, 1) for out, into in (model.family.weight_place(*name).shape for name in names)]
+    sizes = ModelSizes(maps, len(names), model.family.vocabulary * model.family.width, 0)
     rho, first = measured_at(plan.rho or 0.0), ids[:CURVE_WINDOWS]
     judged = first[1::2] if len(first) > 1 else first
-    tokens = judged_tokens(sizes, ids.size, len(names), model.family.vocabulary * model.family.width)
+    tokens = judged_tokens(sizes, ids.size)
     judged = judged[: max(1, tokens // judged.shape[1]), :tokens]
     attention, rest = (DENSE if method == DENSE else CHEAP for method in (plan.attention, plan.rest))
     cheap = replace(plan, budget="matrix", attention=attention, rest=rest)

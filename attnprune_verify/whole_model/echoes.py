@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.pretrained.network import PretrainedModel
-from attnprune_verify.whole_model.reconstruct import ECHOES, RATE, steps_for
+from attnprune_verify.whole_model.reconstruct import ECHOES, HELD, RATE, steps_for
 
 __all__ = ["drawn_echoes", "echo_count", "refuse_infinite", "steps_fields", "steps_of", "with_echoes"]
 
@@ -45,9 +45,9 @@ def steps_fields(windows: int, steps: int | None, *, predicts: bool = True) -> d
     Examples
     --------
     >>> steps_fields(8, None)
-    {'reconstruction': {'steps': 50, 'rate': 0.02, 'echoes': 16}}
+    {'reconstruction': {'steps': 50, 'rate': 0.2, 'echoes': 16, 'held': 8}}
     >>> steps_fields(8, None, predicts=False)
-    {'reconstruction': {'steps': 40, 'rate': 0.02, 'echoes': 0}}
+    {'reconstruction': {'steps': 40, 'rate': 0.2, 'echoes': 0, 'held': 8}}
     >>> steps_fields(8, 0)
     {}
     """
@@ -55,7 +55,7 @@ def steps_fields(windows: int, steps: int | None, *, predicts: bool = True) -> d
         return {}
     echoes = echo_count(windows, steps) if predicts else 0
     taken = steps_for(windows + echoes) if steps is None else steps
-    return {"reconstruction": {"steps": taken, "rate": RATE, "echoes": echoes}}
+    return {"reconstruction": {"steps": taken, "rate": RATE, "echoes": echoes, "held": HELD}}
 
 
 def with_echoes(model: PretrainedModel, ids: NDArray[np.int64], steps: int | None, seed: int) -> NDArray[np.int64]:

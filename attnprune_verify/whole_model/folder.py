@@ -16,7 +16,7 @@ from attnprune_verify.pretrained.load import opened_network
 from attnprune_verify.pretrained.network import PretrainedModel
 from attnprune_verify.pretrained.tensors import decoded
 from attnprune_verify.pretrained.texts import calibration_windows
-from attnprune_verify.whole_model.plan import DENSE, Budgeting, Plan
+from attnprune_verify.whole_model.plan import DENSE, Plan
 from attnprune_verify.whole_model.request import Job, Paths, Request
 from attnprune_verify.whole_model.sinks import first_share, sink_lost
 from attnprune_verify.whole_model.source import Source
@@ -33,8 +33,6 @@ def prune_model(
     calibration: Paths,
     k: int = 128,
     n: int | None = None,
-    budget: Budgeting = "auto",
-    reconstruct: int | None = None,
     progress: Callable[[int, int], None] | None = None,
     **choices: Any,
 ) -> dict[str, Any]:
@@ -42,7 +40,7 @@ def prune_model(
 
     Parameters
     ----------
-    folder, out, rho, calibration, k, n, budget, reconstruct, **choices
+    folder, out, rho, calibration, k, n, **choices
         As in `attnprune_verify.prune_model`.
     progress : callable, optional
         Called with (blocks done, blocks).
@@ -54,7 +52,7 @@ def prune_model(
         ...
     attnprune_verify.errors.InvalidInstance: a model must be a folder; got 'no-such-folder'
     """
-    plan = Plan(rho=rho, budget=budget, reconstruct=reconstruct, **choices)
+    plan = Plan.by_default(rho=rho, **choices)
     return prune_folder(Job(ModelFolder(folder), out, plan, calibration, k, n), progress)
 
 
@@ -96,14 +94,16 @@ def prune_folder(job: Job, progress: Callable[[int, int], None] | None = None) -
         token = job.folder.config.get("bos_token_id") if model.family.predicts else None
         lost = sink_lost(token, list(ids), model.family.vocabulary, partial(_first_share, model))
         steps = Steps(model, ids, plan, request.workplace, source)
+        tell = progress or (lambda *_: None)
+        tell(0, model.depth)
         for index in range(model.depth):
             steps.prune(index)
-            if progress is not None:
-                progress(index + 1, model.depth)
+            tell(index + 1, model.depth)
         report = request.deliver(
             _tensors(model, plan, steps),
             steps.patches(),
             {"zeros_before": sum(sum(of.values()) for of in steps.present), "warnings": lost},
+            request.workplace.noted("damping") or {},
         )
     request.workplace.remove()
     return report

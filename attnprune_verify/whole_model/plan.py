@@ -37,7 +37,7 @@ class Plan:
         less in blocks with more outliers) or "auto": measured at one ratio with SparseGPT, where both methods are of
         the output-obs kind; "matrix" for prior methods, which prune every matrix by rho
     dense_inputs : whether every block is calibrated on the dense blocks before it instead of the pruned ones
-    only : the blocks to prune, empty for all
+    only : the blocks to prune, empty for all; rho is then their share of zeros
     hold : blocks that are pruned by rho whatever the budgets of the others
     loss_windows : calibration windows that the metrics of the loss are taken from
     reconstruct : steps of every pruned block towards the dense one's output; None: `echoes.steps_of` (for encoders
@@ -110,8 +110,13 @@ class Plan:
         pattern = as_pattern(self.pattern, 0)
         return kinds == {OutputOBS} and 0 < pattern.kept < pattern.group
 
+    @classmethod
+    def by_default(cls, **choices: Any) -> Plan:
+        """The plan of `prune_model` and `prune_`: budgets are "auto" and steps are chosen, unless they are given."""
+        return cls(**{"budget": "auto", "reconstruct": None, **choices})
+
     def refuse_blocks_beyond(self, depth: int) -> None:
-        """Refuse to hold a block that a model of `depth` blocks does not have, or where every block is held at rho.
+        """Refuse to name a block that a model of `depth` blocks does not have, or to hold one where all are at rho.
 
         Raises
         ------
@@ -121,9 +126,10 @@ class Plan:
             raise InvalidInstance(
                 "hold needs a budget that differs between matrices; 'matrix' holds all of them at rho"
             )
-        for index in self.hold:
-            if index >= depth:
-                raise InvalidInstance(f"hold must name blocks from 0 to {depth - 1}; got {index}")
+        for name in ("only", "hold"):
+            for index in getattr(self, name):
+                if index >= depth:
+                    raise InvalidInstance(f"{name} must name blocks from 0 to {depth - 1}; got {index}")
 
     def method_of(self, index: int, role: str) -> str:
         """The method for the map of a role in block `index`."""

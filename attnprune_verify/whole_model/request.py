@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from attnprune_verify.algorithms.matrix.budget import as_pattern
+from attnprune_verify.algorithms.matrix.damping import MOST
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.pretrained.folder import ModelFolder
 from attnprune_verify.pretrained.texts import read_text
-from attnprune_verify.values import as_count
-from attnprune_verify.whole_model.assembled import assemble, finished
+from attnprune_verify.values import as_count, as_positive
+from attnprune_verify.whole_model.assembled import assemble, finished, holds
 from attnprune_verify.whole_model.echoes import steps_fields
 from attnprune_verify.whole_model.estimate import OF_PRUNING
 from attnprune_verify.whole_model.fingerprint import fingerprint, model_fields, texts_fields, versions
@@ -20,11 +22,11 @@ from attnprune_verify.whole_model.plan import Plan
 from attnprune_verify.whole_model.source import Patches, Source
 from attnprune_verify.whole_model.workplace import Workplace
 
-__all__ = ["Job", "Paths", "Request", "counted", "effort"]
+__all__ = ["TOKENS", "Job", "Paths", "Request", "counted", "effort", "trusted"]
 
 Place: TypeAlias = str | os.PathLike[str]
 Paths: TypeAlias = Place | Sequence[Place]
-_TOKENS = 2048
+TOKENS = 2048
 """Tokens of a window where the model allows more; chosen: as in the literature on pruning."""
 
 
@@ -46,6 +48,7 @@ class Job:
     calibration: Paths
     k: int = 128
     n: int | None = None
+    minutes: float | None = None
     texts: list[str] = field(init=False)
     """Content of the calibration texts; at least one."""
 
@@ -54,6 +57,15 @@ class Job:
         as_count("k", self.k, least=1)
         if self.n is not None:
             as_count("n", self.n, least=2)
+        if self.minutes is not None:
+            as_positive("minutes", self.minutes)
+        config = self.folder.config
+        if isinstance(config.get("num_hidden_layers"), int):
+            self.plan.refuse_blocks_beyond(config["num_hidden_layers"])
+        if isinstance(config.get("max_position_embeddings"), int):
+            self.length(config["max_position_embeddings"])
+        if self.plan.pattern is not None and isinstance(config.get("hidden_size"), int):
+            as_pattern(self.plan.pattern, config["hidden_size"])
         paths = [self.calibration] if isinstance(self.calibration, str | os.PathLike) else self.calibration
         object.__setattr__(self, "texts", [read_text(path) for path in paths])
         if not self.texts:
@@ -68,7 +80,7 @@ class Job:
             If n is more than that.
         """
         if self.n is None:
-            return min(longest or _TOKENS, _TOKENS)
+            return min(longest or TOKENS, TOKENS)
         if longest is not None and self.n > longest:
             raise InvalidInstance(f"a window may have at most {longest} tokens; got {self.n}")
         return self.n
@@ -126,6 +138,10 @@ class Request:
         unfinished = {**self._fields, "versions": versions()}
         self.workplace = Workplace(target.with_name(target.name + ".partial"), unfinished)
 
+    def begun(self) -> bool:
+        """Return whether something of this very request is there, finished or not."""
+        return self.workplace.begun() or (self._target.exists() and holds(self._target, self._digest))
+
     def finished(self) -> dict[str, Any] | None:
         """Return the report of the finished folder; None where there is no folder yet.
 
@@ -144,7 +160,8 @@ class Request:
         self,
         rows: Sequence[Mapping[str, Any]],
         patches: Mapping[str, Patches],
-        further: Mapping[str, Any] | None = None,
+        further: Mapping[str, Any],
+        damping: Mapping[str, Sequence[float]],
     ) -> dict[str, Any]:
         """Write the folder, its report last, and return the report.
 
@@ -154,8 +171,10 @@ class Request:
             Name, method, zeros and size of every pruned tensor.
         patches : mapping
             By file what is exchanged in it.
-        further : mapping, optional
+        further : mapping
             What else the report is to hold.
+        damping : mapping
+            As `trusted` takes it.
         """
         report = {
             "schema": "attnprune-verify/pruning/1",
@@ -163,7 +182,8 @@ class Request:
             "request": self._digest,
             "method": {"attention": self._plan.attention, "rest": self._plan.rest},
             **counted(rows),
-            **(further or {}),
+            **further,
+            "damping": trusted(damping),
         }
         return assemble(self._source, patches, report, self.workplace.path / "folder", self._target)
 
@@ -178,6 +198,20 @@ def effort(plan: Plan, windows: int, *, predicts: bool = True) -> dict[str, Any]
     """
     judged = {"budgets": {"of_pruning": OF_PRUNING}} if plan.budget == "auto" else {}
     return {**steps_fields(windows, plan.reconstruct, predicts=predicts), **judged}
+
+
+def trusted(damping: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    """Count the maps whose damping is at its limit, among those to which the calibration prescribes one, by block.
+
+    Examples
+    --------
+    >>> trusted({"0": [0.2, 1.0], "1": [1.0]})["at_limit"]
+    2
+    """
+    found = [value for of_block in damping.values() for value in of_block]
+    at_limit = sum(value >= MOST for value in found)
+    advice = "more text would help (more windows, of other documents)" if at_limit else ""
+    return {"maps": len(found), "at_limit": at_limit, "advice": advice}
 
 
 def counted(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

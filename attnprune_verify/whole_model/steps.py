@@ -46,25 +46,23 @@ class Steps:
         count = echo_count(len(ids), plan.reconstruct) if plan.reconstruct != 0 and self.model.family.predicts else 0
         if not count:
             return ids
-        kept = place.echoes()
+        kept = place.noted("echoes")
         if kept is None:
             kept = drawn_echoes(self.model, ids, count, plan.seed).tolist()
             self._source.refuse_changes()
             place.forget_echoes(self.model.depth)
-            place.keep_echoes(kept)
+            place.note("echoes", kept)
         return np.concatenate([ids, np.array(kept, dtype=np.int64)])
 
     @cached_property
     def _zeros(self) -> Any:
         """Zeros of each map; None where every matrix is pruned by rho."""
-        kept = self._workplace.zeros()
-        if kept is None:
-            kept = [zeros_by_map(self.model, self._ids, self.plan)]
-            if kept[0] is not None and self.plan.keep_zeros:
-                kept[0] = with_present(kept[0], self.present)
+        kept = self._workplace.noted("zeros")
+        if kept is None and (kept := zeros_by_map(self.model, self._ids, self.plan)) is not None:
+            kept = with_present(kept, self.present) if self.plan.keep_zeros else kept
             self._source.refuse_changes()
-            self._workplace.keep_zeros(kept[0])
-        return kept[0]
+            self._workplace.note("zeros", kept)
+        return kept
 
     @cached_property
     def present(self) -> Zeros:
@@ -85,7 +83,10 @@ class Steps:
         states = self._before(index)
         block, places = self.model.block(index), {}
         outputs = self._workplace.metrics(index)
-        pruned = prune_block(block, states[: len(self._ids)], self.plan, index, zeros and zeros[index], outputs)
+        damping: list[float] = []
+        text, own = states[: len(self._ids)], zeros and zeros[index]
+        pruned = prune_block(block, text, self.plan, index, own, outputs, damping)
+        self._workplace.note_damping(index, damping)
         if self.plan.reconstruct != 0 and pruned:
             pruned = reconstructed_block(block, pruned, states, self._goal(index), self.plan)
         for role, matrix in pruned.items():

@@ -37,8 +37,12 @@ class Workplace:
         self._kept = Keeper(
             path,
             request,
-            own=r"(zeros|echoes|present)\.json|(hidden|dense|target)-\d{4,}\.npy|(metrics|block)-\d{4,}\.arrays",
+            own=r"(zeros|echoes|present|damping)\.json|(hidden|dense|target)-\d{4,}\.npy|(metrics|block)-\d{4,}\.arrays",
         )
+
+    def begun(self) -> bool:
+        """Return whether the folder is there and of this request."""
+        return self._kept.is_ours()
 
     @contextmanager
     def entered(self) -> Iterator[None]:
@@ -51,32 +55,17 @@ class Workplace:
                     self._kept.clear()
                 raise
 
-    def zeros(self) -> Any:
-        """Return a list with the zeros of each map, None among them; None if nothing is kept."""
-        document = self._kept.kept("zeros.json")
-        return None if document is None else [document["zeros"]]
+    def noted(self, what: str) -> Any:
+        """Return the "zeros" that maps get, those "present" before, the "echoes" or the "damping", if they are kept."""
+        return (self._kept.kept(f"{what}.json") or {}).get(what)
 
-    def keep_zeros(self, zeros: Any) -> None:
-        """Write how many zeros each map gets."""
-        self._kept.keep("zeros.json", {"zeros": zeros})
+    def note(self, what: str, value: Any) -> None:
+        """Write one of them."""
+        self._kept.keep(f"{what}.json", {what: value})
 
-    def present(self) -> list[dict[str, int]] | None:
-        """Return the zeros that the maps of each block had before, by the maps' keys, if they are kept."""
-        document = self._kept.kept("present.json")
-        return None if document is None else document["present"]
-
-    def keep_present(self, present: list[dict[str, int]]) -> None:
-        """Write the zeros that the maps of each block have while the model is dense."""
-        self._kept.keep("present.json", {"present": present})
-
-    def echoes(self) -> list[list[int]] | None:
-        """Return the ids of the windows that were drawn from the dense model, if they are there."""
-        document = self._kept.kept("echoes.json")
-        return None if document is None else document["echoes"]
-
-    def keep_echoes(self, ids: list[list[int]]) -> None:
-        """Write the windows that were drawn from the dense model."""
-        self._kept.keep("echoes.json", {"echoes": ids})
+    def note_damping(self, index: int, damping: list[float]) -> None:
+        """Write what calibration prescribes to the maps of block `index`, beside that of others."""
+        self.note("damping", {**(self.noted("damping") or {}), str(index): damping})
 
     def forget_echoes(self, depth: int) -> None:
         """Delete the echoes, and the states that were computed from them, of a model of `depth` blocks."""

@@ -17,11 +17,11 @@ from attnprune_verify.torch.blocks import find_blocks  # noqa: E402
 from attnprune_verify.torch.pruning_run import PruningRun  # noqa: E402
 from attnprune_verify.whole_model import budgets  # noqa: E402
 from attnprune_verify.whole_model.estimate import (  # noqa: E402
+    ModelSizes,
     Size,
-    curve_operations,
     judged_tokens,
-    pass_operations,
-    solver_operations,
+    run_operations,
+    settings_within,
 )
 from attnprune_verify.whole_model.plan import Plan  # noqa: E402
 from tests.pretrained.folders import bert_config, bert_tensors, write_folder  # noqa: E402
@@ -115,11 +115,19 @@ def test_prior_methods_and_patterns_are_left_alone(choices, budget):
 
 def test_judging_takes_half_of_pruning_at_most():
     for d in (64, 512, 4096):
-        sizes, head, tokens = [Size(d, d, 8)] * 20, 8 * d, 8 * 512
-        judged = judged_tokens(sizes, tokens, 20, head)
-        pruning = solver_operations(sizes) + pass_operations(sizes, tokens)
+        sizes, tokens = ModelSizes([Size(d, d, 8)] * 20, 20, 8 * d, 0), 8 * 512
+        judged = judged_tokens(sizes, tokens)
         assert 64 <= judged <= 1024
-        assert judged == 64 or curve_operations(sizes, judged, 20, head) <= pruning / 2
+        without, with_budgets = (run_operations(sizes, 8, tokens, 0, 0, budgets=budgets) for budgets in (False, True))
+        assert judged == 64 or with_budgets <= 1.5 * without
+
+
+def test_limits_of_time_take_less_and_less_work_and_more_windows_before_longer_ones():
+    sizes = ModelSizes([Size(64, 64, 1)] * 28, 28, 2**16, 0)
+    settings = settings_within(128, 2048)
+    assert settings[0] == (128, 2048, True) and settings[-1] == (8, 256, False)
+    work = [run_operations(sizes, k, k * n, 50 * steps, 0, budgets=True) for k, n, steps in settings]
+    assert work == sorted(work, reverse=True) and len(set(work)) == len(work)
 
 
 def test_the_law_is_convex_and_goes_through_what_was_measured():

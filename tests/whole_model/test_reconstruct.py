@@ -62,6 +62,45 @@ def test_steps_uphill_are_noticed(monkeypatch):
     assert not _closer() < 0.85
 
 
+def _moved(held_error, steps=6, windows=8):
+    """How far each weight went where every gradient is 1, by the loss of the held windows as a function of the way."""
+    kept = {name: np.arange(size) % 2 == np.zeros((2, 1)) for name, size in SIZES.items()}
+    maps = {name: PrunedMatrix(1.0 * of_map, of_map) for name, of_map in kept.items()}
+    seen = []
+
+    def slopes(weights, window):
+        seen.append(window)
+        return {name: np.ones_like(weight) for name, weight in weights.items()}
+
+    def error(weights, window):
+        assert window not in seen
+        return held_error(1 - weights["wide"][0, 0])
+
+    new = steps_of.reconstructed(maps, slopes, error, windows, steps, 0)
+    return {name: (maps[name].weight - matrix.weight)[0] for name, matrix in new.items()}, seen
+
+
+SIZES = {"narrow": 4, "wide": 64}
+
+
+def test_steps_are_smaller_where_more_inputs_add_up():
+    moved, seen = _moved(lambda way: -way)
+    paces = sum(1 - step / 6 for step in range(6))
+    for name, size in SIZES.items():
+        assert moved[name][::2] == pytest.approx(steps_of.RATE / size**0.5 * paces) and (moved[name][1::2] == 0).all()
+    assert len(set(seen)) == 6
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 1.0])
+def test_held_windows_shorten_the_way(share):
+    whole = _moved(lambda way: -way)[0]["wide"][0]
+    assert _moved(lambda way: abs(way - share * whole))[0]["wide"][0] == pytest.approx(share * whole)
+
+
+def test_a_single_window_is_stepped_on():
+    assert _moved(lambda way: 0.0, windows=1)[1] == [0] * 6
+
+
 def test_torch_and_closed_forms_take_the_same_steps():
     """One block, pruned by size: gradients by autograd through transformers, and by `block_backward`."""
     ids, plan = _windows(3), Plan(**FAST, rho=0.5, reconstruct=3)
@@ -299,7 +338,7 @@ def test_a_request_depends_on_what_is_spent_by_default(monkeypatch):
         return [effort(plan, 8, predicts=predicts) for plan in plans for predicts in (True, False)]
 
     before = fields()
-    assert before[1]["reconstruction"] == {"steps": 40, "rate": steps_of.RATE, "echoes": 0}
+    assert before[1]["reconstruction"] == {"steps": 40, "rate": steps_of.RATE, "echoes": 0, "held": steps_of.HELD}
     monkeypatch.setattr(echoes, "RATE", 0.015)
     assert [one != other for one, other in zip(before, fields(), strict=True)] == [True] * 4 + [False] * 2
     monkeypatch.setattr(request, "OF_PRUNING", 0.5)
@@ -329,8 +368,8 @@ def test_a_window_is_seen_again_when_all_were_seen():
     matrix = PrunedMatrix(np.eye(3), np.eye(3) == 1)
     for steps, taken in ((None, 15), (4, 4)):
         seen.clear()
-        moved = steps_of.reconstructed({"V": matrix}, slopes, 3, steps, seed=0)["V"].weight
-        assert len(seen) == taken and sorted(seen[:3]) == [0, 1, 2]
+        moved = steps_of.reconstructed({"V": matrix}, slopes, lambda *_: 0.0, 3, steps, seed=0)["V"].weight
+        assert len(seen) == taken and len({*seen[:2]}) == len({*seen}) == 2  # the third is held back
         assert (np.diag(moved) < 1).all() and (moved[~matrix.kept] == 0).all()
 
 

@@ -2,6 +2,8 @@
 
 import math
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -11,7 +13,9 @@ safetensors = pytest.importorskip("safetensors.torch", reason="reading model fol
 
 from attnprune_verify.cli.main import main  # noqa: E402  # after the skips
 from attnprune_verify.errors import InvalidInstance  # noqa: E402
-from attnprune_verify.pruning import perplexity_of, prune_model  # noqa: E402
+from attnprune_verify.pruning import evaluated, prune_model  # noqa: E402
+from attnprune_verify.torch import passes, pruning_run, states  # noqa: E402
+from attnprune_verify.torch.passes import forward  # noqa: E402
 from tests.whole_model.decoders import WANTED, tiny  # noqa: E402
 from tests.whole_model.small import MODEL  # noqa: E402
 
@@ -81,8 +85,14 @@ def test_our_networks_prune_alike(kind, tmp_path):
     differing = sum(int(((by_torch[name] == 0) != (by_numpy[name] == 0)).sum()) for name in by_torch)
     assert differing <= 0.002 * sum(tensor.numel() for tensor in by_torch.values())
     text = HELD_OUT.read_text("utf-8")[:3000]
-    found = [perplexity_of(tmp_path / name, [text], 32, name) for name in ("cpu", "numpy")]
-    assert found[0] == pytest.approx(found[1], rel=1e-3)
+    found = [evaluated(source, text, tmp_path / name, n=32, windows=6, device=name) for name in ("cpu", "numpy")]
+    assert found[0] == pytest.approx(found[1], rel=1e-3) and found[0]["kl"] > 0
+    same = evaluated(source, text, source, n=32, windows=6)
+    assert (
+        same["kl"] == 0
+        and same["pruned"] == same["perplexity"] == evaluated(source, text, n=32, windows=6)["perplexity"]
+    )
+    assert same["perplexity"] == pytest.approx(found[0]["perplexity"], rel=1e-4)
 
 
 def test_an_interrupted_run_ends_in_the_same_bytes(tmp_path):
@@ -110,7 +120,7 @@ def test_the_command_prints_what_it_is_about_to_do_and_what_it_cost(tmp_path, ca
     words = ["prune-model", str(source), "--out", str(tmp_path / "out"), "--rho", "0.5", "--calibration", str(TEXT)]
     assert exit_code([*words, "--k", "2", "--n", "24", "--evaluate", str(HELD_OUT)]) == 0
     out, err = capsys.readouterr()
-    assert "14336 weights in 12 maps of 2 blocks, 48 tokens; about" in err
+    assert "14336 weights in 12 maps of 2 blocks, 2 windows with 48 tokens, 30 steps; about" in err
     assert f"perplexity of {HELD_OUT}: " in out and "50.00%" in out
 
 
@@ -139,3 +149,64 @@ def test_code_of_its_own_is_not_run(tmp_path):
     (source / "config.json").write_text(config.replace("{", '{"auto_map": {"AutoConfig": "x.Y"},', 1), "utf-8")
     with pytest.raises(InvalidInstance, match="config.json must have no auto_map"):
         prune_model(source, tmp_path / "out", 0.5, **SMALL)
+
+
+def test_blocks_that_are_not_named_stay_dense_and_cost_nothing(tmp_path, monkeypatch):
+    """Budgets and the ratio are of the named blocks; no state is computed behind the last of them."""
+    passed = []
+    for place in (passes, states, pruning_run):
+        monkeypatch.setattr(place, "forward", lambda *given: passed.append(given[1]) or forward(*given))
+    source = saved("llama", tmp_path / "in", torch.float32, num_hidden_layers=4)
+    prior = {"attention": "wanda", "rest": "wanda", "reconstruct": 2}
+    prune_model(source, tmp_path / "prior", 0.5, **SMALL, **prior, only=[1, 2], device="cpu")
+    assert sorted(passed) == [0, 1, 1, 2]  # the dense block 1 and 2 once more, for their outputs
+    report = prune_model(source, tmp_path / "out", 0.5, **SMALL, only=[1, 2], device="cpu")
+    before, after = tensors_of(source), tensors_of(tmp_path / "out")
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed == {row["name"] for row in report["tensors"]}
+    assert {name.split(".")[2] for name in changed} == {"1", "2"}
+    assert report["zeros"] == report["size"] // 2 and report["damping"]["maps"] == 14
+    with pytest.raises(InvalidInstance, match="only must name blocks from 0 to 3; got 4"):
+        prune_model(source, tmp_path / "other", 0.5, **SMALL, only=[4], device="cpu")
+
+
+def test_a_limit_of_time_lowers_the_work_and_goes_on_as_it_began(tmp_path, monkeypatch):
+    source = saved("llama", tmp_path / "in", torch.float32)
+    choices = {"calibration": TEXT, "k": 12, "n": 24, "device": "cpu", "minutes": 1.0}
+    rates, said = [1e30], []
+    monkeypatch.setattr(pruning_run.estimate, "matmul_rates", lambda: (rates[-1], rates[-1]))
+
+    def stop(done, _steps, what):
+        said.append(what)
+        if done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prune_model(source, tmp_path / "out", 0.5, **choices, progress=stop)
+    rates.append(1.0)
+    report = prune_model(source, tmp_path / "out", 0.5, **choices)
+    assert (
+        report["fingerprint"]["fields"]["calibration"]["k"] == 12 and "12 windows with 288 tokens, 50 steps" in said[0]
+    )
+    assert prune_model(source, tmp_path / "out", 0.5, **choices) == report
+    fields = prune_model(source, tmp_path / "other", 0.5, **choices)["fingerprint"]["fields"]
+    assert (fields["calibration"]["k"], fields["plan"]["reconstruct"]) == (8, 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--only-blocks", "0,9"], "only must name blocks from 0 to 3; got 9"),
+        (["--only-blocks", "0-2"], "must be numbers with commas"),
+        (["--n", "257"], "at most 256 tokens"),
+        (["--minutes", "0"], "minutes"),
+        (["--evaluate", "no-such-text"], "no-such-text"),
+    ],
+)
+def test_arguments_are_judged_before_torch_is_loaded(words, message, tmp_path):
+    code = (
+        "import sys; from attnprune_verify.cli.main import main\ntry: main(sys.argv[1:])\nfinally: print(*sys.modules)"
+    )
+    given = ["prune-model", str(MODEL), "--out", str(tmp_path / "out"), "--rho", "0.5", "--calibration", str(TEXT)]
+    ended = subprocess.run([sys.executable, "-c", code, *given, *words], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2 and message in ended.stderr and "torch" not in ended.stdout.split()

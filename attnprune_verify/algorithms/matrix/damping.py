@@ -11,9 +11,9 @@ from attnprune_verify.algorithms.arrays import AnyArray, dot, eye_like, is_numpy
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array
 
-__all__ = ["MomentSum", "Moments", "damped", "input_metric", "second_moments", "shrinkage_damping", "trace"]
+__all__ = ["MOST", "MomentSum", "Moments", "damped", "input_metric", "second_moments", "shrinkage_damping", "trace"]
 
-_LEAST, _MOST = 0.01, 1.0  # of the mean diagonal; chosen: SparseGPT's percdamp, and where shrinkage is a half
+_LEAST, MOST = 0.01, 1.0  # of the mean diagonal; chosen: SparseGPT's percdamp, and where shrinkage is a half
 _POWER = 8  # tokens in the longest product: the key map's metric has four, and so has the square of H
 _PIECES = 8  # chosen: fewer sequences than this are cut, so that a variance of draws can be estimated
 _WIDE = 1024  # features: chosen. From here on float64 products take longer than the solvers on a whole window
@@ -123,15 +123,15 @@ class MomentSum:
 
     def _damping(self) -> float:
         if self._draws < 2:
-            return _MOST
+            return MOST
         mean = self._total / self._draws
         size = dot(mean, mean)
         around_mean = (self._squares - self._draws * size) / (self._draws * (self._draws - 1))
         around_identity = size - trace(mean) ** 2 / (mean.shape[0] * mean.shape[1])
         if around_mean >= around_identity:
-            return _MOST
+            return MOST
         share = around_mean / around_identity
-        return float(min(_MOST, max(_LEAST, share / (1 - share))))
+        return float(min(MOST, max(_LEAST, share / (1 - share))))
 
 
 def second_moments(X: Array) -> Moments:
