@@ -58,6 +58,7 @@ from attnprune_verify.model.layer_functions import layer_hessian_vector_product 
 from attnprune_verify.model.layer_functions import layer_loss as layer_loss
 from attnprune_verify.model.layer_functions import layer_relative_error as layer_relative_error
 from attnprune_verify.model.objective import Objective as Objective
+from attnprune_verify.oracle.any_gradient import check_gradient as check_gradient
 from attnprune_verify.pretrained.load import load_pretrained as load_pretrained
 from attnprune_verify.pruning import prune_model as prune_model
 from attnprune_verify.theory.assumptions import assumptions as assumptions

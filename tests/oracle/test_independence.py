@@ -29,6 +29,7 @@ ALLOWED = {
     "score_formulas": set(),
     "error_propagation": set(),
     "resolution": SHARED,
+    "any_gradient": set(),
 }
 # What knows the layer by its own methods, or the mask by its rows, would repeat the model's mistakes.
 MODELS_OWN = {"rotate", "frequencies", "pairs", "visible", "modifiers", "span", "blocks", "bend", "group"}

@@ -100,8 +100,8 @@ def sparsegpt_checks(function: str) -> Iterator[Check]:
 
 def _layers(context: Context, function: str, name: str) -> tuple[tuple[LinearLayer, dict[str, Any]], ...]:
     if name == "options":
-        some = (*asked_layers(context, function, "values"), *asked_layers(context, function, "groups")[:1])
-        return tuple((layer, {"blocksize": 4, "percdamp": 0.1}) for layer in some)
+        chosen = (*asked_layers(context, function, "values"), *asked_layers(context, function, "groups")[:1])
+        return tuple((layer, {"blocksize": 4, "percdamp": 0.1}) for layer in chosen)
     return tuple((layer, {}) for layer in asked_layers(context, function, name))
 
 
