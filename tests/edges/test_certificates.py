@@ -12,6 +12,7 @@ from proofs_check.checker import blocks, definite, fields, interval, judge_bytes
 from proofs_check.checker import exponential as exponentials
 from proofs_check.checker.reject import GaveUp, Reject
 from proofs_check.checker.statements import best_mask, pl_inequality, repaired, returned_mask, sigmoid_valley
+from proofs_check.checker.statements.stationary_point import _require_affordable as coordinates
 from proofs_check.checker.statements.theory_prose import _momentum, _running_time
 from proofs_check.corpus.trap import opened, text, valid, written
 
@@ -34,6 +35,8 @@ RETURNED, MINIMUM, RANGE = (
     "stationary_point-two-tokens-range",
 )
 MOMENTUM, GRADIENT, PL = "momentum-refutation", "gradient_bounded-refutation", "PL_ineq-refutation-interior-mask"
+LINE, FLOOR, PRINTED = "grad_rec-refutation", "practical-confirmation-causal", "mask_gd-refutation-constant"
+REPAIRED = "our_convergence-confirmation-from-zeros"
 EYE, FLAT = [["1", "0"], ["0", "1"]], [["1", "1"], ["1", "1"]]
 
 
@@ -44,14 +47,33 @@ def digits(name: str, most: int, key: str = "X") -> tuple[str, str, dict[str, An
     return name, f"at most {most} digits here", {key: (inside, outside)}
 
 
-def exit_lipschitz() -> Q:
-    """K of the certificate about leaving the box."""
-    inputs = valid(EXIT)["inputs"]
+def lipschitz(name: str) -> Q:
+    """K = lambda + (5/4) max|W|^2 ||X||_2^4 of a certificate."""
+    inputs = valid(name)["inputs"]
     X, W = ([[Q(entry) for entry in row] for row in inputs[key]] for key in "XW")
-    data = blocks.Blocks([1, 1], X, W, Q(inputs["lambda"]), Q(0), Q(0))
+    data = blocks.Blocks(inputs.get("sizes", [1] * len(W)), X, W, Q(inputs["lambda"]), Q(0), Q(0))
     return data.lam + Q(5, 4) * data.largest_weight() ** 2 * data.spectral_bound() ** 2
 
 
+def longest(name: str) -> tuple[str, str]:
+    """Steps just below 1/K, and of 1/K."""
+    return str((1 - TINY) / lipschitz(name)), str(1 / lipschitz(name))
+
+
+def row_of_f(entry: Q) -> list[list[str]]:
+    """F with this entry first, and the rest of its row in the second."""
+    rows = valid(LINE)["inputs"]["F"]
+    others = [Q(number) for number in rows[0][2:]]
+    return [[str(entry), str(1 - entry - sum(others)), *rows[0][2:]], *rows[1:]]
+
+
+def corner(more: Q) -> list[list[str]]:
+    """A mask of norm d + more, in one entry."""
+    d = valid(FLOOR)["inputs"]["d"]
+    return [[str(d + more) if a == b == 0 else "0" for b in range(d)] for a in range(d)]
+
+
+TOKENS = valid(MINIMUM)["inputs"]["X"]
 HALF = {"lambda": "1", "map_sq": str(1 / returned_mask.C_PLUS)}
 """eta (lambda + C_+ map_sq) = 2 eta."""
 LAMBDA_AND_MORE = "inputs.lambda must lie in [0, 1], inputs.beta"
@@ -59,7 +81,6 @@ INFORMAL_DOMAIN = "lambda must lie in (0, 1], epsilon"
 EXIT_DOMAIN = "inputs.eta in (0, 1/K)"
 BOUND = "inputs.R must bound"
 ETA = "below the reciprocal of lambda"
-K = exit_lipschitz()
 BELOW_0, BELOW_1, ABOVE_0, ABOVE_1, BELOW_2 = (str(number) for number in (-TINY, 1 - TINY, TINY, 1 + TINY, 2 - TINY))
 LONG = {"n": 4, "X": EYE * 2, "eta": ABOVE_0}
 ROWS: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -73,11 +94,37 @@ ROWS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "||X|| = R": (ZEROS, BOUND, {"X": [["2", "0"], ["0", "0"]], "R": ("2", BELOW_2)}),
     "||W|| = R": (ZEROS, BOUND, {"W": FLAT, "R": ("2", BELOW_2)}),
     "steps t n^2 d": (EXIT, "more work than is allowed", LONG | {"t": (1250, 1251)}),
-    "eta = 1/K": (EXIT, EXIT_DOMAIN, {"eta": (str((1 - TINY) / K), str(1 / K))}),
+    "eta = 1/K": (EXIT, EXIT_DOMAIN, {"eta": longest(EXIT)}),
     "eta = 0": (EXIT, EXIT_DOMAIN, {"eta": (ABOVE_0, "0")}),
     "lambda of the exit": (EXIT, EXIT_DOMAIN, {"eta": ABOVE_0, "lambda": ("1", ABOVE_1)}),
     "digits of the exit": digits(EXIT, 30, "W"),
     "short matrix": digits(GAP, 20),
+    "eta = 1/K of the theorem": (REPAIRED, "inputs.eta must lie in (0, 1/K)", {"eta": longest(REPAIRED)}),
+    "eta = 0 of the theorem": (REPAIRED, "inputs.eta must lie in (0, 1/K)", {"eta": (ABOVE_0, "0")}),
+    "R 1": (ZEROS, "inputs.R > 1", {"R": (ABOVE_1, "1")}),
+    "epsilon 0 of the theorem": (ZEROS, "inputs.R > 1", {"epsilon": (ABOVE_0, "0")}),
+    "digits of a number": (PL, "more than 2000 digits", {"delta": ("1/" + "9" * 2000, "1/" + "9" * 2001)}),
+    "entry 0": (PL, "all entries in [0, 1]", {"M": ([["0", "1"], ["1", "0"]], [[BELOW_0, "1"], ["1", "0"]])}),
+    "entry 1": (PL, "all entries in [0, 1]", {"M": ([["0", "1"], ["1", "0"]], [["0", ABOVE_1], ["1", "0"]])}),
+    "pivot 0": (PL, "not positive semidefinite", {"beta": ("1", ABOVE_1)}),
+    "lambda 0 of the lemma": (PL, "inputs.lambda must lie in [0, 1]", {"lambda": ("0", BELOW_0)}),
+    "lambda 1 of the lemma": (PL, "inputs.lambda must lie in [0, 1]", {"lambda": ("1", ABOVE_1)}),
+    "beta 0 of the lemma": (PL, "inputs.beta and inputs.delta", {"beta": (ABOVE_0, "0")}),
+    "delta 0 of the lemma": (PL, "inputs.beta and inputs.delta", {"delta": (ABOVE_0, "0")}),
+    "delta at its end": (PL, "below delta", {"delta_le_min_f": ("47/100", str(Q(47, 100) - TINY))}),
+    "positive": (MOMENTUM, "must be > 0", {"eta": (ABOVE_0, "0")}),
+    "row of F": (LINE, "positive and sum to 1", {"F": (row_of_f(TINY), row_of_f(Q(0)))}),
+    "equal rows": (LINE, "between the single terms", {"f": (valid(LINE)["inputs"]["f"], valid(LINE)["inputs"]["F"])}),
+    "n = d": (BETA, "needs n > d", {"n": (3, 2), "X": (EYE + [["1", "1"]], EYE), "v": (["1", "1", "-1"], ["1", "-1"])}),
+    "n = d of a minimum": (MINIMUM, "needs n > d", {"n": (4, 2), "X": (TOKENS, TOKENS[:2])}),
+    "rank": (MINIMUM, "X^T X is not positive definite", {"X": (TOKENS, [["1", "1"]] * 4), "gram_pivots": ["4", "0"]}),
+    "||M|| = d": (FLOOR, "must be at most d", {"M": (corner(Q(0)), corner(TINY))}),
+    "map 0": (RETURNED, "inputs.map_sq must be > 0", {"map_sq": (ABOVE_0, "0")}),
+    "lambda of a point": (RANGE, "inputs.lambda must be > 0", {"lambda": (ABOVE_0, "0")}),
+    "ratio 0": (PRINTED, "1 to 20 ratios", {"rho": (["0"], [BELOW_0])}),
+    "ratio 1": (PRINTED, "1 to 20 ratios", {"rho": (["1"], [ABOVE_1])}),
+    "ratios": (PRINTED, "1 to 20 ratios", {"rho": (["0"] * 20, ["0"] * 21)}),
+    "one ratio": (PRINTED, "1 to 20 ratios", {"rho": (["0"], [])}),
     "two leaves": (LEAVES, "2 to 2000 patterns", {"leaves": (["0" + "*" * 15, "1" + "*" * 15], ["*" * 16])}),
     "leaves": (LEAVES, "2 to 2000 patterns", {"leaves": (["*" * 16] * 2000, ["*" * 16] * 2001)}),
     "share 1/10": (GAP, "share must lie", {"share": ("1/10", str(Q(1, 10) - TINY))}),
@@ -107,15 +154,19 @@ ROWS: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 
 def sides(row: str) -> tuple[bytes, bytes]:
-    """The certificate on both sides, with enclosures that hold everything; `modulus` is a lower end that is read."""
+    """The certificate on both sides, its enclosures open, or with the ends and pivots that are given."""
     name, _, changes = ROWS[row]
     found = []
     for side in (0, 1):
         inputs = {key: value[side] if isinstance(value, tuple) else value for key, value in changes.items()}
-        modulus = inputs.pop("modulus", None)
+        modulus, delta, pivots = (inputs.pop(key, None) for key in ("modulus", "delta_le_min_f", "gram_pivots"))
         document = json.loads(opened("", "", name, **inputs).content)
         if modulus:
             document["quantities"] |= {"modulus": [modulus, "1"], "map_sq": ["0", "1"]}
+        if delta:
+            document["hypotheses"]["delta_le_min_f"] = [delta, "1"]
+        if pivots and side:
+            document["hypotheses"]["gram_pivots"] = pivots
         if name in (EXIT, RETURNED):  # their walks are not taken
             document["hypotheses"]["x"] = "0"
         found.append(written(document))
@@ -172,6 +223,12 @@ def test_a_json_integer_has_at_most_12_digits(second: both.SecondChecker) -> Non
     for judge in (judge_bytes, second.judge):
         twelve, thirteen = (judge(written(valid(ZEROS) | {"schema": -(10**power)})).reason for power in (11, 12))
         assert "digits" in thirteen and "digits" not in twelve
+
+
+def test_a_text_is_nested_in_12_levels_at_most(second: both.SecondChecker) -> None:
+    for judge in (judge_bytes, second.judge):
+        twelve, thirteen = (judge(b"[" * depth + b"]" * depth).reason for depth in (12, 13))
+        assert "deeper" in thirteen and "deeper" not in twelve
 
 
 def read_instance() -> pl_inequality.ExactInstance:
@@ -288,6 +345,13 @@ CALLS: dict[str, tuple[str, Callable[[], Any], Callable[[], Any]]] = {
         lambda: 1 / interval.Interval(1, 2, 8),
         lambda: 1 / interval.Interval(0, 2, 8),
     ),
+    "root": (
+        "negative number",
+        lambda: interval.square_root(interval.Interval(-1, 0, 8), 8),
+        lambda: interval.square_root(interval.Interval(-2, -1, 8), 8),
+    ),
+    "one coordinate": ("1 to 10", lambda: coordinates(1), lambda: coordinates(0)),
+    "coordinates": ("1 to 10", lambda: coordinates(10), lambda: coordinates(11)),
     "inverse form": (
         "not certainly positive definite",
         lambda: definite.inverse_form([[TINY]], [Q(1)]),
