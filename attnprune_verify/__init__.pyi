@@ -14,6 +14,7 @@ from attnprune_verify.audit.functions.run import run_audit as run_audit
 from attnprune_verify.audit.kernel.check import check_attention as check_attention
 from attnprune_verify.audit.kernel.evaluator import AttentionEvaluator as AttentionEvaluator
 from attnprune_verify.audit.kernel.merges.check import check_merge as check_merge
+from attnprune_verify.audit.kernel.merges.parallel import check_parallel as check_parallel
 from attnprune_verify.audit.kernel.run import run_kernel_audit as run_kernel_audit
 from attnprune_verify.audit.kernel.tensors.assertion import assert_attention as assert_attention
 from attnprune_verify.audit.kernel.tensors.interval import attention_interval as attention_interval

@@ -61,6 +61,8 @@ _TABLE: dict[str, tuple[str, ...]] = {
         "parts that lie otherwise in memory, or have other widths, are misread where they are joined",
     ),
     "merge-aliases": ("k", "a part is overwritten, or returned, where parts are joined"),
+    "shard-mask": ("k", "a step of parallel attention masks its shard of the keys wrongly"),
+    "shard-gradient": ("k", "a backward step of parallel attention gives its shard a wrong gradient"),
     "missing-softmax-correction": ("flk", "the gradient of the softmax lacks the term that subtracts each row's mean"),
     "wrong-softmax-correction": ("k", "the gradient of the softmax subtracts another number than each row's mean"),
     "correction-uses-dense-softmax": ("fl", "F(1) stands where F(M) belongs in p"),

@@ -242,9 +242,9 @@ class _MergeJudge:
 
     def _in_base(self, failure: _WrongMerge) -> bool:
         """True where log sum exp, read or returned in the other base, gives what was returned."""
-        other = replace(self.conventions, lse_base="e" if self.conventions.lse_base == "2" else "2")
+        swapped = replace(self.conventions, lse_base="e" if self.conventions.lse_base == "2" else "2")
         fits = dict.fromkeys(("o", "lse"), False)
-        for read_in, returned_in in product((self.conventions, other), repeat=2):
+        for read_in, returned_in in product((self.conventions, swapped), repeat=2):
             units = read_in.unit / returned_in.unit
             for name, true, allowed in replace(self, conventions=read_in).expected("merge", failure.problem):
                 meant = true * (units if name == "lse" else 1)
