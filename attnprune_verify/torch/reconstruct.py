@@ -51,9 +51,9 @@ def reconstructed_block(
         output = windows.calls[window][index](block, states)
         return (output - wanted).square().sum() / (size * wanted.shape[1])
 
-    @torch.no_grad()
     def error(weights: Mapping[Piece, AnyArray], window: int) -> float:
-        return float(loss(weights, window))
+        with torch.no_grad():
+            return float(loss(weights, window))
 
     def slopes(weights: Mapping[Piece, AnyArray], window: int) -> dict[Piece, AnyArray]:
         with torch.enable_grad():
