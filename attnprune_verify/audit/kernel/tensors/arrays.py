@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from attnprune_verify.audit.kernel.process.frameworks import framework_named
@@ -13,7 +11,7 @@ from attnprune_verify.errors import InvalidInstance
 __all__ = ["read", "read_integers"]
 
 
-def read(name: str, value: Foreign) -> tuple[Any, str]:
+def read(name: str, value: Foreign) -> tuple[Foreign, str]:
     """Return the numbers of an array as float64, and its dtype's name.
 
     Raises
@@ -36,7 +34,7 @@ def read(name: str, value: Foreign) -> tuple[Any, str]:
         raise InvalidInstance(f"{name} must be an array of real numbers; got {type(value).__name__}: {error}") from None
 
 
-def read_integers(name: str, value: Foreign) -> Any:
+def read_integers(name: str, value: Foreign) -> Foreign:
     """Return an array of integers as int64.
 
     Raises

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -54,7 +53,7 @@ class GivenProblem:
             )
         return np.asarray(own)
 
-    def outward(self, name: str, array: Any) -> Any:
+    def outward(self, name: str, array: Foreign) -> Foreign:
         """An array of the sample as the caller has it."""
         if name in ("dbias", "dsinks"):
             return array
@@ -127,13 +126,13 @@ def problem_of(
     return GivenProblem(sample.changed(generic=all(_random(x) for x in (q, k, v, do)[: 3 + given])), packed, missing)
 
 
-def _lifted(array: Any, packed: bool, missing: int) -> Any:
+def _lifted(array: Foreign, packed: bool, missing: int) -> Foreign:
     if packed:
         return np.swapaxes(array, 0, 1)[None] if array.ndim == 3 else array
     return array[(None,) * missing]
 
 
-def _mask(mask: Foreign, spread: tuple[int, ...]) -> Any:
+def _mask(mask: Foreign, spread: tuple[int, ...]) -> Foreign:
     if mask is None:
         return None
     numbers, kind = read("mask", mask)
@@ -144,7 +143,7 @@ def _mask(mask: Foreign, spread: tuple[int, ...]) -> Any:
         allowed.shape, spread[2:])), spread)  # fmt: skip
 
 
-def _bias(bias: Foreign, spread: tuple[int, ...]) -> Any:
+def _bias(bias: Foreign, spread: tuple[int, ...]) -> Foreign:
     if bias is None:
         return None
     numbers, _ = read("bias", bias)
@@ -155,7 +154,7 @@ def _bias(bias: Foreign, spread: tuple[int, ...]) -> Any:
     return numbers
 
 
-def _spread(name: str, array: Any, spread: tuple[int, ...]) -> Any:
+def _spread(name: str, array: Foreign, spread: tuple[int, ...]) -> Foreign:
     try:
         np.broadcast_to(array, spread)
     except ValueError:
@@ -163,13 +162,13 @@ def _spread(name: str, array: Any, spread: tuple[int, ...]) -> Any:
     return array
 
 
-def _dropout(mask: Foreign, spread: tuple[int, ...]) -> Any:
+def _dropout(mask: Foreign, spread: tuple[int, ...]) -> Foreign:
     if mask is None:
         return None
     return np.broadcast_to(_spread("dropout_mask", read("dropout_mask", mask)[0] != 0, spread), spread)
 
 
-def _of_heads(name: str, values: Foreign, heads: int) -> Any:
+def _of_heads(name: str, values: Foreign, heads: int) -> Foreign:
     if values is None:
         return None
     numbers, _ = read(name, values)
@@ -178,7 +177,7 @@ def _of_heads(name: str, values: Foreign, heads: int) -> Any:
     return numbers
 
 
-def _ends(of_queries: Foreign, of_keys: Foreign, n: int, length: int) -> Any:
+def _ends(of_queries: Foreign, of_keys: Foreign, n: int, length: int) -> Foreign:
     if of_queries is None and of_keys is None:
         return None
     found = []
@@ -206,7 +205,7 @@ def _without_padding(sample: KernelSample) -> KernelSample:
     return sample.changed(**clean)
 
 
-def _require_exact(name: str, array: Array, precision: Any) -> None:
+def _require_exact(name: str, array: Array, precision: Foreign) -> None:
     with np.errstate(over="ignore"):
         rounded = precision.exact(array)
     if not np.array_equal(rounded, array):
