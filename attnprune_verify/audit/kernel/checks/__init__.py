@@ -27,6 +27,7 @@ from attnprune_verify.audit.subject.answers import NoAnswer
 __all__ = ["kernel_checks", "slug"]
 
 _DEAR = 64 * 64 * 32  # work of a plain instance, chosen: above, judging one takes tenths of a second
+_TIMES = 20  # so much work, chosen: above, one sample costs a second
 _FEWEST = 2  # chosen: the first and the last sample of a regime; of many a third
 
 
@@ -83,6 +84,8 @@ def _regime(context: KernelContext, function: str, name: str) -> Finding:
     samples = context.regimes()[name].samples
     least = context.regimes()["plain"].samples[0].work
     if context.quick and (context.declared.framework == "jax" or least > _DEAR):
+        few = tuple(sample for sample in samples if sample.work <= _TIMES * max(least, _DEAR))
+        samples = few or samples[:1]
         places = np.linspace(0, len(samples) - 1, max(_FEWEST, len(samples) // 3))
         samples = tuple(samples[place] for place in sorted(set(places.astype(int))))
     return _judged_all(context, function, samples)

@@ -98,18 +98,20 @@ def rows(
     `bottom_right`: a causal query sees all keys where it is the only one; else it sees the first key.
     """
     table = within(FACTORS, scope, refused)
+    dear = scope != ANYTHING and min(table["size"], default=0) > _SMALL  # costs as much as many small
     hiding = (_ONE_KEY, _BAND, _NO_KEY, *(() if bottom_right else (_FIRST_KEY,)))
     small: tuple[Row, ...]
     if strength < 3:
         quick = within({**FACTORS, "size": (7, 17, 55)}, scope, refused)
-        if min(quick["size"]) > _SMALL:  # a sample costs as much as the whole table of small ones
-            quick |= {"batch": quick["batch"][:1]}
+        quick |= {"batch": quick["batch"][:1]} if dear else {}
         small = (*covering(quick, 2, hiding=hiding), *_alone(table))
     else:
         small = tuple(covering(table, 3, (*_TILED, *_PADDED), weak=_WEAK, hiding=hiding))
-    if strength < 2 or not largest:
+    if strength < 2 or not largest or (dear and strength < 3):
         return small
     large = [within(sizes, scope, refused) for sizes, _ in _TABLES]
+    if dear:  # sizes of splits and of heads have instances of their own
+        large[1:] = [dict.fromkeys(sizes, ()) for sizes in large[1:]]
     if not bottom_right and False in table["causal"]:  # the first key alone would be seen
         large[1]["causal"] = (False,)
     asked = [(sizes, more) for sizes, (_, more) in zip(large, _TABLES, strict=True) if all(sizes.values())]
@@ -146,6 +148,8 @@ def within(table: Table, scope: KernelScope, refused: frozenset[str] = frozenset
     if scope.causal is not None:
         found["causal"] = (scope.causal,)
     found["size"] = tuple(dict.fromkeys(scope.tokens(size, size)[1] for size in found["size"]))
+    if min(found["size"]) > _SMALL and len(found["heads"]) > 1:
+        found["heads"] = tuple(kind for kind in found["heads"] if kind != "large groups")
     plain: Row = {factor: levels[0] for factor, levels in found.items()}
     for factor in ("lengths", "heads", "batch", "m", "mv"):
         by_shape: dict[tuple[int, ...], Any] = {}
