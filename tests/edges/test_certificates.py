@@ -299,6 +299,25 @@ def valley(**changes: Q) -> None:
     sigmoid_valley.require_valley(given["tau_0"], given["weight"], given["tau"], (given["low"], given["high"]))
 
 
+def cells() -> int:
+    """The cells of the valley: sigma is asked at both ends of each, and of both tau before."""
+    calls: list[Q] = []
+    asked = sigmoid_valley.sigma
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sigmoid_valley, "sigma", lambda tau: calls.append(tau) or asked(tau))  # type: ignore[func-returns-value]
+        valley()
+    return len(calls) // 2 - 1
+
+
+def test_as_many_cells_as_the_limit_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = cells()
+    monkeypatch.setattr(sigmoid_valley, "_MOST_CELLS", most)
+    valley()
+    monkeypatch.setattr(sigmoid_valley, "_MOST_CELLS", most - 1)
+    with pytest.raises(GaveUp, match="undecided"):
+        valley()
+
+
 def given_up(low: Q) -> None:
     """1/4 may be the least value of h, and cannot be proved to be one."""
     with pytest.raises(GaveUp):
