@@ -8,6 +8,7 @@ import sys
 from html import unescape
 from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -18,7 +19,7 @@ from attnprune_verify.audit.record import Record
 from attnprune_verify.audit.result import AuditResult
 from attnprune_verify.files import dumps
 from attnprune_verify.report.audit_contract import contract_text
-from attnprune_verify.report.audit_findings import closing_sentence
+from attnprune_verify.report.audit_findings import _where, closing_sentence
 from attnprune_verify.report.audit_html import audit_html
 from attnprune_verify.report.audit_junit import audit_junit
 from attnprune_verify.report.audit_text import render_audit
@@ -244,3 +245,12 @@ def test_the_instance_is_shrunk(result):
 def test_the_docs_show_the_contract():
     page = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
     assert contract_text() in page
+
+
+def test_the_sizes_that_most_functions_were_judged_at_are_told_first():
+    sizes = {"gradient": (8, 4), "loss": (64, 32), "attention": (64, 32)}
+    said = _where(SimpleNamespace(dtype="float32", largest=sizes, matrices={"magnitude": (9, 5)}))
+    assert said == (
+        " in float32, up to n = 64 and d = 32 (loss, attention); n = 8 and d = 4 (gradient); "
+        "matrices of 9 x 5 (magnitude), and no larger"
+    )

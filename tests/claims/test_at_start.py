@@ -18,7 +18,7 @@ import pytest
 from attnprune_verify.claims.cases.case import Case
 from attnprune_verify.claims.cases.quantities import Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_most
-from attnprune_verify.claims.cases.trajectory import descend, sharp_L, standing_still, step_below
+from attnprune_verify.claims.cases.trajectory import descend, moving, sharp_L, standing_still, step_below
 from attnprune_verify.claims.core import Claim
 from attnprune_verify.claims.judging.judge import ROUNDING
 from attnprune_verify.claims.judging.trial import try_case
@@ -107,3 +107,9 @@ def test_every_theorem_about_some_iterate_is_asked() -> None:
 def test_every_formula_about_the_first_iterates_takes_steps() -> None:
     promised = {claim.id for claim in claims() if claim.own and ("t<T" in claim.formula or "t < T" in claim.formula)}
     assert len(promised) >= 9 and promised <= {claim.id for claim in GUARANTEES}
+
+
+def test_descents_move_again_afterwards() -> None:
+    with standing_still() as kept:
+        assert moving(0.5) == 0.0 and len(kept) == 1
+    assert moving(0.5) == 0.5 and len(kept) == 1

@@ -11,7 +11,7 @@ import attnprune_verify as apv
 from attnprune_verify.cli.main import main
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance import archive
-from attnprune_verify.instance.memory import as_bytes, estimate_memory, memory_budget, require_memory, shown
+from attnprune_verify.instance.memory import _TaskSizes, as_bytes, estimate_memory, memory_budget, require_memory, shown
 from attnprune_verify.model import objective
 
 RNG = np.random.default_rng(0)
@@ -185,3 +185,12 @@ def test_sizes_are_checked():
         estimate_memory("dream", n=1, d=1)
     with pytest.raises(InvalidInstance, match="n must be an integer >= 1"):
         estimate_memory("check", n=0, d=1)
+
+
+def test_heads_that_share_their_keys_need_less_memory():
+    """Keys and their weights of one of four heads, beside four of each."""
+    sizes = {"n": 50, "d": 64, "heads": 4, "m": 16}
+    alone, shared = (_TaskSizes(**sizes, k=3, kv_heads=heads, layer=True) for heads in (4, 1))
+    assert (alone.keys, shared.keys) == (3 * 50 * 64, 3 * 50 * 16)
+    assert (alone.weights, shared.weights) == (64 * 128, 64 * 80)
+    assert alone.rows == shared.rows and alone.attention == shared.attention

@@ -118,3 +118,10 @@ def test_an_instance_gets_the_same_bits_whatever_stands_beside_it():
         x, y = Lane(a[k : k + 1]), Lane(b[k : k + 1])
         alone = np.exp(x) * y / (y * y + 1)
         assert alone.mid[0] == together.mid[k] and alone.rad[0] == together.rad[k]
+
+
+def test_the_ends_of_the_narrowest_enclosure_are_outside_of_its_middle():
+    """A radius far below the last place, at powers of two, where sums are rounded to the middle most easily."""
+    mid = np.outer([-1.0, 1.0], np.outer(2.0 ** np.arange(-5, 6), [1.0, 1 + 2.0**-52, 1.5])).ravel()
+    low, high = reach(Lane(mid, np.full(mid.shape, 1e-300)))
+    assert (low < mid).all() and (mid < high).all()
