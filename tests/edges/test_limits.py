@@ -25,9 +25,11 @@ from attnprune_verify.audit.functions.context import FunctionFacts, _learn
 from attnprune_verify.audit.kernel import answers, vectors
 from attnprune_verify.audit.kernel.evaluator import AttentionEvaluator
 from attnprune_verify.audit.kernel.problem import tensors
+from attnprune_verify.audit.kernel.problem.scope import Extent, KernelScope
 from attnprune_verify.audit.kernel.process import context
 from attnprune_verify.audit.kernel.process.context import FORWARD
 from attnprune_verify.audit.kernel.process.facts import CallFacts
+from attnprune_verify.audit.kernel.tensors.problem import _ends, problem_of
 from attnprune_verify.audit.subject import keeper, limits, wire
 from attnprune_verify.audit.subject.answers import SubjectLost
 from attnprune_verify.audit.subject.functions import _as_array
@@ -232,6 +234,11 @@ LAYER = apv.AttentionLayer(EYE, EYE, heads=2)
 PERPLEXITY = PerplexityPlan("model")
 
 
+def axes(count: int) -> None:
+    array = np.ones((1,) * (count - 2) + (2, 2)[-count:], dtype=np.float32)
+    problem_of(array, array, array, dtype="float32")
+
+
 def loss(M: Any, X: Any, W: Any) -> Any:
     return M
 
@@ -247,6 +254,28 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "parameters M, X and W": (
         lambda: _differentiated(loss, "M", True, FRAMEWORK),
         lambda: _differentiated(loss_without_w, "M", True, FRAMEWORK),
+    ),
+    "ends of an axis": (
+        lambda: Extent.declared("n", {"multiple_of": 2, "least": 2, "most": 4}),
+        lambda: Extent.declared("n", {"multiple_of": 2, "least": 2, "most": 4, "step": 2}),
+        "must be a size",
+    ),
+    "causal or not": (
+        lambda: KernelScope.declared({}, ("causal_only",)),
+        lambda: KernelScope.declared({}, ("causal_only", "never_causal")),
+        "not name both",
+    ),
+    "an empty sequence": (
+        lambda: _ends([0, 2, 2, 3], None, 3, 3),
+        lambda: _ends([0, 2, 1, 3], None, 3, 3),
+        "must rise",
+    ),
+    "axes of a batch": (lambda: axes(4), lambda: axes(5), "lack the first axes"),
+    "axes of a head": (lambda: axes(2), lambda: axes(1), "lack the first axes"),
+    "one direction": (
+        lambda: apv.check_gradient(np.sum, EYE, gradient=EYE + 1 - EYE, samples=1),
+        lambda: apv.check_gradient(np.sum, EYE, gradient=EYE + 1 - EYE, samples=0),
+        "samples >= 1",
     ),
     "first question": (lambda: evaluator(0), lambda: evaluator(-1)),
     "last question": (lambda: evaluator(99), lambda: evaluator(100)),
