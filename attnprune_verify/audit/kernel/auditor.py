@@ -160,7 +160,8 @@ class KernelAuditor(Examiner):
             return general or Diagnosis((), _NOT_LOOKED_FOR), first, said
         meant = by_convention(self.context, function, finding.samples)
         if meant is not None:
-            return meant, first, said
+            small, why = self._smallest(function, first) or (first, "")
+            return meant, small, f"{said}. Smallest: {why}, on {small.describe()}" if why else said
         found: list[Diagnosis] = []
         while left and len(found) < _MOST_MISTAKES:
             small, why = self._smallest(function, left[0]) or (left[0], "")

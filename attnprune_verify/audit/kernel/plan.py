@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import groupby
 
 from attnprune_verify.audit.kernel.auditor import KernelAuditor
 from attnprune_verify.audit.kernel.checks import slug
@@ -41,8 +40,8 @@ class AuditPlan:
     def __str__(self) -> str:
         count, width = sum(check.applies for check in self.checks), max(len(check.check) for check in self.checks)
         lines = [f"{self.title}: {count} of {len(self.checks)} checks apply"]
-        for function, checks in groupby(self.checks, lambda check: check.check.partition(":")[0]):
-            of_function = list(checks)
+        for function in dict.fromkeys(check.check.partition(":")[0] for check in self.checks):
+            of_function = [check for check in self.checks if check.check.startswith(f"{function}:")]
             reasons = {check.why for check in of_function if not check.applies}
             if len(reasons) == 1 and not any(check.applies for check in of_function):
                 lines.append(f"  - {function}: none of {len(of_function)} checks: {reasons.pop()}")

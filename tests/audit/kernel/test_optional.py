@@ -64,7 +64,8 @@ def test_a_wrong_part_fails_by_name(id, check, tmp_path):
     if record.snippet is not None and "packed" not in record.instance:
         kept = []
         sys.modules.pop("kernel", None)  # of another test
-        exec(record.snippet, {"print": lambda *shown: kept.append(shown)})
+        with np.errstate(all="ignore"):  # the kernel divides 0 by 0
+            exec(record.snippet, {"print": lambda *shown: kept.append(shown)})
         assert kept and all(one[3] != one[5] for one in kept)
 
 

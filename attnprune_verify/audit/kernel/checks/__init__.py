@@ -32,8 +32,9 @@ _FEWEST = 2  # chosen: the first and the last sample of a regime; of many a thir
 
 
 def kernel_checks(modes: tuple[str, ...] = ()) -> tuple[Check, ...]:
-    """Every check of both functions, and those of the modes; the same list for every target."""
-    return tuple(check for function in (FORWARD, BACKWARD) for check in _checks_of(function, modes))
+    """Every check of both functions in turn, so that a limit cuts both, and those of the modes."""
+    pairs = zip(*(_checks_of(function, modes) for function in (FORWARD, BACKWARD)), strict=True)
+    return tuple(check for pair in pairs for check in pair)
 
 
 def slug(regime: str) -> str:

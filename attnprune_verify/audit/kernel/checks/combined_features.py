@@ -66,8 +66,9 @@ def _made(context: KernelContext, function: str) -> CombinedFeatures:
         every = rows(refused, strong, largest, context.declared.conventions.bottom_right, context.scope)
         asked = tuple(_accepted(context, function, every, found.pairs))
         samples = [_accepted_layout(context, function, row, place) for place, row in enumerate(asked)]
-        kept = [(one, row) for one, row in zip(samples, asked, strict=True) if not skip_reason(context, function, one)]
-        found.samples, found.rows = tuple(one for one, _ in kept), tuple(row for _, row in kept)
+        pairs = zip(samples, asked, strict=True)
+        kept = [(sample, row) for sample, row in pairs if not skip_reason(context, function, sample)]
+        found.samples, found.rows = tuple(sample for sample, _ in kept), tuple(row for _, row in kept)
         if context.predicted(function, found.samples) <= _MOST_SECONDS:
             break
     return found

@@ -42,6 +42,12 @@ _PARTS = [
 """Names of failures that go away with a feature; the first that is there."""
 _LOST_WHERE_PACKED = [(feature.name, feature.mistake) for feature in FEATURES if feature.of_logits]
 """Changes of the logits, each of which a packed path may lose."""
+_OMITTED = {
+    "causal": "mask-ignored", "mask": "mask-ignored", "scale": "logit-scale", "window": "window-wrong",
+    "softcap": "softcap-wrong", "alibi": "alibi-wrong", "bias": "bias-wrong", "sinks": "sink-wrong",
+    "dropout": "dropout-wrong",
+}  # fmt: skip
+"""Names of parts that are left out, which an answer shows that is right without them."""
 _RESULTS = {"lse": "lse-wrong", "dbias": "bias-gradient", "dsinks": "sink-gradient"}
 
 
@@ -70,6 +76,8 @@ def by_part(context: KernelContext, function: str, sample: KernelSample) -> Diag
     reply = _answer(context, function, sample)
     if reply is None:
         return None
+    if (left_out := _left_out(function, sample, reply)) is not None:
+        return left_out
     verdicts = zip(parts_of(function, sample), judge_parts(function, sample, reply.parts), strict=True)
     wrong = [name for name, verdict in verdicts if verdict.status == "failed"]
     needed = [id for feature, id in _PARTS if _needs(context, function, sample, feature)]
@@ -82,6 +90,17 @@ def by_part(context: KernelContext, function: str, sample: KernelSample) -> Diag
     if needed:
         id, where = (beside[0], ", in packed sequences alone") if beside else (needed[0], "")
         return Diagnosis((id,), f"{SENTENCES[id]}{where}{_nan_in([(sample, reply)])}")
+    return None
+
+
+def _left_out(function: str, sample: KernelSample, reply: Reply) -> Diagnosis | None:
+    """The part beside which the answer is right: a causal flag that a path with dropout does not get."""
+    for name, id in _OMITTED.items():
+        less = without(sample, name) if name in sample.features and len(sample.features) > 1 else None
+        if less is None or (less.shape, parts_of(function, less)) != (sample.shape, parts_of(function, sample)):
+            continue
+        if judge(function, less, reply.parts).status == "passed":
+            return Diagnosis((id,), f"{name} is left out where there is {' and '.join(less.features)}")
     return None
 
 

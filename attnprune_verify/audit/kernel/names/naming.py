@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from attnprune_verify.audit.kernel.names.candidates import Candidate, KernelObservation, candidates
 from attnprune_verify.audit.kernel.names.mechanisms import by_mechanism
+from attnprune_verify.audit.kernel.names.shrink import failure
 from attnprune_verify.audit.kernel.problem.precision import LOWER
 from attnprune_verify.audit.kernel.problem.regimes import BENIGN, EXTREME
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, Array, KernelSample, parts_of
@@ -65,10 +66,17 @@ class KernelNamer:
         special = self._of_these(function, here) if self._plainly(function) else None
         if special is not None:
             return special
-        inherited = self._inherited(function)
+        inherited = self._inherited(function, here)
         if inherited is not None or not here:
             return inherited or Diagnosis(("unknown",), SENTENCES["unknown"])
-        return by_mechanism(self.context, function, min(here, key=_plainest))
+        plain, rich = min(here, key=_plainest), max(here, key=lambda sample: (sample.longest <= _LONGEST, sample.work))
+        found = by_mechanism(self.context, function, plain)
+        if found.ids == ("unknown",) and rich is not plain and rich.longest <= _LONGEST:
+            again = by_mechanism(
+                self.context, function, rich
+            )  # of few numbers something always fits, or nothing is said
+            found = again if again.ids != ("unknown",) else found
+        return found
 
     def everywhere(self, function: str) -> Diagnosis | None:
         """The mistake that explains every failure of the regimes, if one does."""
@@ -112,9 +120,12 @@ class KernelNamer:
             self._plain[function] = self._fitted(function, plain) if wrong else _named("unknown")
         return self._plain[function] is not None
 
-    def _inherited(self, function: str) -> Diagnosis | None:
-        """A backward pass without a mistake of its own has that of the forward pass."""
+    def _inherited(self, function: str, here: tuple[KernelSample, ...]) -> Diagnosis | None:
+        """A backward pass without a mistake of its own has that of the forward pass, where that is wrong here, too."""
         if function != BACKWARD or FORWARD not in self.context.subject.functions:
+            return None
+        few = sorted(here, key=_plainest)[:_FEW_HERE]
+        if few and not any(failure(self.context, FORWARD, sample.changed(wanted=(), dlse=None)) for sample in few):
             return None
         self.name(FORWARD, ())
         forward = self._general[FORWARD]
@@ -175,7 +186,9 @@ class KernelNamer:
         if each and len(named) == len(each):
             ids = tuple(dict.fromkeys(id for one in named for id in one.ids))
             return Diagnosis(ids, "; ".join(dict.fromkeys(one.words for one in named)))
-        wrong_forward = self._inherited(function)  # before rounding, which it would be blamed on
+        wrong_forward = self._inherited(
+            function, tuple(one.sample for one in observed if one.failed)
+        )  # before rounding, which it would be blamed on
         if wrong_forward is not None and wrong_forward.ids != ("low-precision",):
             return wrong_forward
         return self._low_precision(function, observed)
