@@ -4,6 +4,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from attnprune_verify.audit.kernel.auditor import KernelAuditor
