@@ -22,12 +22,13 @@ from attnprune_verify.claims.judging import verdict_cache
 from attnprune_verify.claims.judging.falsifier import QUICK, Effort
 from attnprune_verify.claims.judging.in_processes import judgements, worthwhile
 from attnprune_verify.claims.judging.judge import Judgement, judge_safely
+from attnprune_verify.claims.judging.own import claims_of, judge_own
 from attnprune_verify.claims.judging.support import Standing
 from attnprune_verify.claims.judging.trial import Trial, certain
 from attnprune_verify.claims.prior import prior_of
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["ClaimRecord", "ClaimsResult", "rerun", "run_claims", "snippet", "witness"]
+__all__ = ["ClaimRecord", "ClaimsResult", "rerun", "run_claims", "run_own_claims", "snippet", "witness"]
 
 _FALLEN = (Verdict.REFUTED, Verdict.MISSTATED, Verdict.ILL_POSED, Verdict.VACUOUS)
 """Verdicts that a statement of ours must not get."""
@@ -244,6 +245,20 @@ def run_claims(
     return ClaimsResult(
         tuple(ClaimRecord(one, weigh(one), hold.get(one.claim.id, _nobody_asks)(one.claim)) for one in found)
     )
+
+
+def run_own_claims(path: str, effort: Effort = QUICK) -> ClaimsResult:
+    """Judge the CLAIMS of a Python file by the rules that ours obey.
+
+    Raises
+    ------
+    InvalidInstance
+        If the file cannot be run, or has no CLAIMS.
+    """
+    mine = claims_of(path)
+    known = frozenset(claim.id for claim in (*registry.claims(), *mine))
+    found = [judge_own(claim, known, effort) for claim in mine]
+    return ClaimsResult(tuple(ClaimRecord(judged, weigh(judged), False) for judged in found))
 
 
 def assemble(judgements: Iterable[Judgement]) -> ClaimsResult:

@@ -19,7 +19,7 @@ _VERDICTS = ("holds", "refuted", "misstated", "ill-posed", "not-reproduced", "va
 )
 @click.option("--jobs", type=int, help="Processes that judge.  [default: one per core, if they pay]")
 @click.option("--quiet", is_flag=True, help="No progress; as text, only the closing sentence.")
-@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.argument("ids", nargs=-1, metavar="[ID]...|FILE.py")
 @click.option(
     "--verdict",
     "verdicts",
@@ -38,6 +38,9 @@ def command(
 ) -> int:
     """Judge every statement of the paper, and every repaired and new one, or only those named.
 
+    FILE.py instead of ids: the claims of its module-level CLAIMS. What holds is `open` where its formula is not what is
+    computed, `uses` names what is none, or a wrong neighbour is not refuted; the reason names it.
+
     Each is attacked by adversarial families, guided random search, limits and optimisation; a violation counts only
     when exact or ball arithmetic confirms it. The verdict on the printed proof is listed with the verdict on the
     statement.
@@ -47,14 +50,19 @@ def command(
     """
     target = output_file(out)
     from attnprune_verify.claims.judging.falsifier import QUICK, THOROUGH
-    from attnprune_verify.claims.run import ClaimsResult, run_claims
+    from attnprune_verify.claims.run import ClaimsResult, run_claims, run_own_claims
     from attnprune_verify.cli.terminal.progress import progress_bar
     from attnprune_verify.state.processes import cores
     from attnprune_verify.values import as_count
 
-    processes = as_count("jobs", cores() if jobs is None else jobs, least=1)
-    with progress_bar("judging statements", show=not quiet) as tell:
-        result = run_claims(THOROUGH if thorough else QUICK, tell, ids=ids, processes=processes)
+    processes, effort = as_count("jobs", cores() if jobs is None else jobs, least=1), THOROUGH if thorough else QUICK
+    if any(id.endswith(".py") for id in ids):
+        if len(ids) > 1:
+            raise click.UsageError("FILE.py must be given without ids or other files")
+        result = run_own_claims(ids[0], effort)
+    else:
+        with progress_bar("judging statements", show=not quiet) as tell:
+            result = run_claims(effort, tell, ids=ids, processes=processes)
     if verdicts:
         result = ClaimsResult(tuple(one for one in result.records if one.statement.value in verdicts))
     if form == "json":
@@ -66,7 +74,14 @@ def command(
 
         deliver(render_page(result), target)
     else:
+        from rich.console import Group
+        from rich.text import Text
+
         from attnprune_verify.report.claims_text import closing_sentence, render_claims
 
-        deliver(closing_sentence(result) + "\n" if quiet else render_claims(result), target, width=80)
+        reasons = [
+            f"{record.claim.test_id}: {record.note}" for record in result.records if ids and ids[0].endswith(".py")
+        ]
+        text = closing_sentence(result) + "\n" if quiet else Group(render_claims(result), *map(Text, reasons))
+        deliver(text, target, width=80)
     return EXIT[result.outcome]
