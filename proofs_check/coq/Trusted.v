@@ -932,6 +932,11 @@ Definition score_error := forall u h k f x xh eps y b bh beta z, 0 <= u -> 0 <= 
   (forall p q, Rabs (f p - f q) <= Rabs (p - q)) -> Rabs (xh - x) <= eps -> Rabs (bh - b) <= beta ->
   fl (k * u) h (f xh) y -> rounded u (y + bh) z ->
   Rabs (z - (f x + b)) <= (1 + u) * (eps + k * u * (Rabs (f x) + eps) + h + beta) + u * Rabs (f x + b).
+(* two parts x and z, of weights 1 - p and p, joined as x - q (x - z), q off by rho: the difference, the product and the
+   last subtraction rounded; the errors of both weights are opposite, and meet x - z *)
+Definition merge_error := forall u rho p q x z d g y, 0 <= u -> Rabs (q - p) <= rho -> rounded u (x - z) d ->
+  rounded u (q * d) g -> rounded u (x - g) y -> Rabs (y - ((1 - p) * x + p * z)) <=
+  (1 + u) * (rho + (2 * u + u ^ 2) * (Rabs p + rho)) * Rabs (x - z) + u * Rabs ((1 - p) * x + p * z).
 (* however neighbours are joined, key j meets no more changes than records on its way to the right and to the left *)
 Definition changes_at_most_records := forall n tau s p j, 0 <= tau -> running tau s p 0 n -> NoDup (keys p) ->
   In j (keys p) -> (changes p j <= both_ways n s j)%nat.

@@ -190,3 +190,35 @@ Definition checked_score_error : Statement.score_error :=
 
 Definition checked_sum_error : Statement.sum_error := fun n u h x y => sum_error n u h x y.
 Definition checked_product_error : Statement.product_error := fun n u h x xh eps z y => product_error n u h x xh eps z y.
+
+(* ---- two parts joined as x - q (x - z) ---- *)
+Theorem merge_error u rho p q x z d g y : 0 <= u -> Rabs (q - p) <= rho -> rounded u (x - z) d -> rounded u (q * d) g ->
+  rounded u (x - g) y -> Rabs (y - ((1 - p) * x + p * z)) <=
+  (1 + u) * (rho + (2 * u + u ^ 2) * (Rabs p + rho)) * Rabs (x - z) + u * Rabs ((1 - p) * x + p * z).
+Proof.
+  unfold rounded, fl. rewrite !Rplus_0_r. intros Hu Hq Hd Hg Hy. set (D := x - z) in *.
+  assert (W : Rabs q <= Rabs p + rho).
+  { replace q with (p + (q - p)) by ring. eapply Rle_trans; [apply Rabs_triang|]. lra. }
+  assert (Dd : Rabs d <= (1 + u) * Rabs D).
+  { replace d with (D + (d - D)) by ring. eapply Rle_trans; [apply Rabs_triang|]. lra. }
+  pose proof (Rabs_pos D). pose proof (Rabs_pos q). pose proof (Rabs_pos d).
+  assert (A : Rabs (q * (d - D)) <= (Rabs p + rho) * (u * Rabs D)).
+  { rewrite Rabs_mult. apply Rmult_le_compat; try apply Rabs_pos; lra. }
+  assert (B : Rabs (q * d) <= (Rabs p + rho) * ((1 + u) * Rabs D)).
+  { rewrite Rabs_mult. apply Rmult_le_compat; lra. }
+  assert (C : Rabs ((q - p) * D) <= rho * Rabs D).
+  { rewrite Rabs_mult. apply Rmult_le_compat_r; lra. }
+  assert (E : Rabs (g - p * D) <= (rho + (2 * u + u ^ 2) * (Rabs p + rho)) * Rabs D).
+  { replace (g - p * D) with ((g - q * d) + (q * (d - D) + (q - p) * D)) by ring.
+    eapply Rle_trans; [apply Rabs_triang|]. pose proof (Rabs_triang (q * (d - D)) ((q - p) * D)).
+    pose proof (Rmult_le_compat_l u _ _ Hu B). lra. }
+  set (t := (1 - p) * x + p * z).
+  assert (F : x - g = t + (p * D - g)) by (unfold t, D; ring).
+  assert (G : Rabs (x - g) <= Rabs t + Rabs (g - p * D)).
+  { rewrite F, (Rabs_minus_sym g). apply Rabs_triang. }
+  replace (y - t) with ((y - (x - g)) + (p * D - g)) by (rewrite F; ring).
+  eapply Rle_trans; [apply Rabs_triang|]. rewrite (Rabs_minus_sym (p * D)).
+  pose proof (Rmult_le_compat_l u _ _ Hu G). pose proof (Rmult_le_compat_l u _ _ Hu E). lra.
+Qed.
+Definition checked_merge_error : Statement.merge_error :=
+  fun u rho p q x z d g y => merge_error u rho p q x z d g y.

@@ -233,6 +233,20 @@ def test_the_bound_is_tight_where_one_part_has_all_the_weight():
     ).all()
 
 
+def test_the_bound_is_no_smaller_than_the_theorem_on_differences():
+    """merge_error, with w = 1 / (1 + exp(lse1 - lse2)): exp off by 64 units, three roundings."""
+    judge, u = _MergeJudge(None, PRECISIONS["float32"], Conventions(), -np.inf, False), 2.0**-24
+    for problem in merge_problems(PRECISIONS["float32"], 2, 1):
+        if problem.empty:
+            continue
+        (_, true, allowed), _ = judge.expected("merge", problem)
+        apart = problem.lse[0] - problem.lse[1]
+        p = (1 / (1 + np.exp(apart)))[..., None]
+        rho = p * ((1 - p) * (64 * u + 2 * u * np.abs(apart)[..., None]) + 3 * u)
+        proved = (1 + u) * (rho + (2 * u + u**2) * (p + rho)) * np.abs(problem.o[0] - problem.o[1]) + u * np.abs(true)
+        assert (proved <= allowed).all(), problem.name
+
+
 def test_what_cannot_be_judged_is_refused():
     with pytest.raises(apv.InvalidInstance, match="fn must be callable"):
         apv.check_merge(3)

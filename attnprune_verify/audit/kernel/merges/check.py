@@ -65,7 +65,7 @@ def check_merge(
     r"""Judge a merge of partial results: :math:`o = \sum_i w_i o_i` with :math:`w = \mathrm{softmax}(lse)`.
 
     A merge is attention over parts, whose logits are their log sum exp (theorem `joined_exact`), so that its truth and
-    its bound are those of attention; a difference o1 - o2 that is rounded first is allowed on top of that.
+    its bound are those of attention; a difference o1 - o2 that is rounded first (theorem `merge_error`) comes on top.
 
     Parameters
     ----------
