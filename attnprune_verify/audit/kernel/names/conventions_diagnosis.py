@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from attnprune_verify.audit.kernel.names.shrink import failure, without
+from attnprune_verify.audit.kernel.names.shrink import without
 from attnprune_verify.audit.kernel.problem.features import FEATURES
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, parts_of
 from attnprune_verify.audit.kernel.process.context import KernelContext
@@ -105,11 +105,12 @@ def _left_out(function: str, sample: KernelSample, reply: Reply) -> Diagnosis | 
 
 
 def _needs(context: KernelContext, function: str, sample: KernelSample, feature: str) -> bool:
-    """Return whether the failure goes away with the feature."""
-    if feature not in sample.features:
-        return False
-    less = without(sample, feature)
-    return less is None or failure(context, function, less) is None
+    """Return whether the failure goes away with the feature: where the kernel answers, which it may not any more."""
+    less = without(sample, feature) if feature in sample.features else sample
+    if less is None or less is sample:
+        return less is None
+    reply = _answer(context, function, less)
+    return reply is not None and judge(function, less, reply.parts).status != "failed"
 
 
 def _concerns(name: str, sample: KernelSample) -> bool:
