@@ -44,6 +44,7 @@ WRITERS = {
 READERS = {
     "audit/subject": SUBJECT,
     "audit/kernel/problem/real_inputs.py": "the package's own file",
+    "audit/kernel/problem/released_shapes.py": "the package's own file",
     "claims/evidence.py": "the package's own file",
     "claims/excerpts.py": "the package's own file",
     "claims/judging/falsifier.py": "the package's own file",

@@ -62,6 +62,7 @@ NOT_SIZES: dict[str, dict[str, str]] = {
     "instance.memory": {"_SHARE": "the share of the memory that may be used", "_UNSUSPICIOUS": "a limit in bytes"},
     "instance.validate": {"_LARGEST_EXACT_INTEGER": "2^53, by the format"},
     "model.rows": {"_DENSE": "the index of a layer of buffers", "_MOVED": "the index of a layer of buffers"},
+    "oracle.any_gradient": {"_ROOM": "a tolerance", "_HALVINGS": "a count of steps", "_DIGITS": "digits"},
     "oracle.ball_divergence": {"_BITS": "bits of balls"},
     "oracle.comparison": {
         "WORTH": "a tolerance, tests/oracle/test_thresholds.py", "SIGMAS": "a probability (Hoeffding)",

@@ -81,7 +81,8 @@ class KernelContext:
     @scope.setter
     def scope(self, scope: KernelScope) -> None:
         self._scope, self._regimes = scope, {}
-        self.plain = frozenset(self.regimes()["plain"].samples[0].features)
+        # Not of its own regimes: the precision that the kernel is seen to have is not known yet
+        self.plain = frozenset(regimes(self.seed, self.precision.name, scope)["plain"].samples[0].features)
 
     @property
     def maker(self) -> Maker:
