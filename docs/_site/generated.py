@@ -19,7 +19,7 @@ GROUPS = {
     "functions": ("Reference functions", "What is judged everywhere else, in plain NumPy.", ("model",)),
     "instances": ("Instances and files", "A problem, and where it is kept.", ("instance", "errors", "pretrained")),
     "pruning": ("Pruning", "The descent, the baselines, layers, models.", ("algorithms", "pruning", "whole_model")),
-    "judging": ("Judging", "The objects behind the commands.", ("check", "claims", "audit")),
+    "judging": ("Judging", "The objects behind the commands.", ("check", "claims", "audit", "oracle")),
     "theory": ("Theory", "Assumptions and constants.", ("theory",)),
     "experiments": ("Experiments", "Plans, runs, tables and figures.", ("experiments",)),
 }  # fmt: skip
