@@ -93,7 +93,8 @@ class Workplace:
 
     def has(self, kind: str, index: int) -> bool:
         """Return whether the "block" or the "metrics" of block `index` are there."""
-        return self._kept.intact(f"{kind}-{index:04d}.arrays") is not None
+        told = kind != "block" or str(index) in (self.noted("damping") or {})  # else it is pruned anew, and told
+        return told and self._kept.intact(f"{kind}-{index:04d}.arrays") is not None
 
     def metrics(self, index: int) -> dict[str, Moments] | None:
         """The loss's metrics of the maps of block `index`, if they are there."""
@@ -111,7 +112,7 @@ class Workplace:
 
     def block(self, index: int) -> dict[str, NDArray[Any]] | None:
         """The new weights of block `index` by role, as the files will hold them, if they are there."""
-        return self._kept.arrays(f"block-{index:04d}.arrays")
+        return self._kept.arrays(f"block-{index:04d}.arrays") if self.has("block", index) else None
 
     def keep_block(self, index: int, stored: dict[str, NDArray[Any]]) -> None:
         """Write the new weights of block `index`."""

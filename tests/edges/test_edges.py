@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import attnprune_verify as apv
 from attnprune_verify.algorithms.arguments import check_groups
@@ -12,6 +13,8 @@ from attnprune_verify.algorithms.matrix.allocation import allocate
 from attnprune_verify.algorithms.matrix.budget import as_pattern
 from attnprune_verify.algorithms.refit import refit_pair
 from attnprune_verify.check import instance_of_model
+from attnprune_verify.claims.judging.own import claims_of
+from attnprune_verify.cli.claims import command
 from attnprune_verify.files import read_regular
 from attnprune_verify.instance.families import near_singular
 from attnprune_verify.instance.memory import as_bytes
@@ -25,6 +28,7 @@ from attnprune_verify.values import as_count
 from attnprune_verify.whole_model import source
 from attnprune_verify.whole_model.plan import Plan
 from attnprune_verify.whole_model.request import Job
+from tests.claims.test_own import MINE
 
 MODEL = Path(__file__).parents[1] / "data" / "small_llama"
 TEXT = MODEL / "texts" / "held_out.txt"
@@ -150,3 +154,17 @@ def test_a_limit_itself_is_accepted(row, monkeypatch):
     monkeypatch.setattr(place, name, reached - 1)
     with pytest.raises(ValueError, match="must|may|needs|is for"):
         call()
+
+
+def test_a_file_of_claims_stands_by_itself_and_holds_each_once(tmp_path, monkeypatch):
+    file, twice = tmp_path / "mine.py", tmp_path / "twice.py"
+    file.write_text(MINE, encoding="utf-8")
+    twice.write_text(f"{MINE}\nCLAIMS = (mine, mine)\n", encoding="utf-8")
+    assert len(claims_of(file)) == 1
+    with pytest.raises(apv.InvalidInstance):
+        claims_of(twice)
+    judged = []
+    monkeypatch.setattr("attnprune_verify.claims.run.run_own_claims", lambda path, effort: judged.append(path))
+    for words in ([str(file)], [str(file), str(twice)]):
+        CliRunner().invoke(command, words)
+    assert judged == [str(file)]
