@@ -115,7 +115,9 @@ class Workplace:
         return self._kept.arrays(f"block-{index:04d}.arrays") if self.has("block", index) else None
 
     def keep_block(self, index: int, stored: dict[str, NDArray[Any]]) -> None:
-        """Write the new weights of block `index`."""
+        """Write the new weights of block `index`; where nothing was calibrated, that nothing is prescribed."""
+        if str(index) not in (self.noted("damping") or {}):
+            self.note_damping(index, [])
         self._kept.keep_arrays(f"block-{index:04d}.arrays", stored)
 
     def remove(self) -> None:
