@@ -14,7 +14,8 @@ sizes: each that the kernel takes forward, a third of each head size, drawn by t
 are `values:shape-<head size>`; `--only '*:values:shape-*'` runs them alone. An instance has few tokens, and a window is
 narrowed to them. Where a model has a window, a cap or sinks, it is asked bare and with them.
 
-Each row links the model's config.json, to compare with; a model that compresses its keys is listed as its kernel sees
+The figures were not compared with the config.json files that the rows link;
+a model that compresses its keys is listed as its kernel sees
 it while decoding (absorbed), too. Written by `python -m tests.audit.kernel.shapes_page`.
 
 | model | heads | key heads | m | mv | window | cap | sinks | sees |
