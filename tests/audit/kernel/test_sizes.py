@@ -4,6 +4,7 @@
 """
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 
@@ -78,6 +79,15 @@ def test_released_shapes_are_many_and_on_the_page():
     assert len(shapes) >= 60 and len({shape.model for shape in shapes}) == len(shapes)
     assert all(shape.heads % shape.kv_heads == 0 for shape in shapes)
     assert PAGE.read_text(encoding="utf-8") == page()
+
+
+def test_released_shapes_name_what_they_were_compared_with():
+    compared = [shape for shape in released_shapes() if shape.compared]
+    assert len(compared) >= 60
+    named = re.compile(r"https://github\.com/[^/]+/[^/]+/blob/([0-9a-f]{40}|v[0-9.]+)/[^ :]+\.\w+")
+    assert all(named.fullmatch(page) for shape in compared for page in shape.compared)
+    rows = PAGE.read_text(encoding="utf-8").splitlines()
+    assert sum(row.endswith("| not compared |") for row in rows) == len(released_shapes()) - len(compared)
 
 
 WRONG_SHAPES = {

@@ -1,7 +1,8 @@
 """The shapes of released models: heads, head sizes, windows, caps and sinks, as data; equal ones are one instance.
 
-`ReleasedShape.source` is where to compare the figures. An instance has few tokens: what is wrong at a shape is
-wrong there. A window is narrowed to the tokens, because none of thousands would show.
+`ReleasedShape.source` is the model's own page; `ReleasedShape.compared` lists the public files that the figures were
+compared with, and is empty where they were not. An instance has few tokens: what is wrong at a shape is wrong there.
+A window is narrowed to the tokens, because none of thousands would show.
 """
 
 from __future__ import annotations
@@ -35,11 +36,18 @@ class ReleasedShape:
     softcap: float | None
     sinks: bool
     causal: bool
+    compared: tuple[str, ...]
 
     @property
     def source(self) -> str:
         """The page of the model's config.json."""
         return f"https://huggingface.co/{self.model.partition(' ')[0]}/blob/main/config.json"
+
+
+def _page_of(stored: str) -> str:
+    """Return the page of a file that is stored as owner/repository@revision:path."""
+    repository, _, path = stored.partition(":")
+    return f"https://github.com/{repository.replace('@', '/blob/')}/{path}"
 
 
 @cache
@@ -57,7 +65,7 @@ def released_shapes() -> tuple[ReleasedShape, ...]:
             ReleasedShape(
                 row["model"], int(row["heads"]), int(row["kv_heads"]), int(row["m"]), int(row["mv"]),
                 int(row["window"]) if row["window"] else None, float(row["softcap"]) if row["softcap"] else None,
-                bool(row["sinks"]), row["causal"] == "1",
+                bool(row["sinks"]), row["causal"] == "1", tuple(map(_page_of, row["compared"].split())),
             )
             for row in csv.DictReader(lines)
         )  # fmt: skip
