@@ -29,7 +29,7 @@ class AuditResult:
     target, version, sha256 : str, str or None
         What was audited.
     expected_checks : int
-        Number of checks, independent of the target.
+        Number of checks, independent of what the target answers.
     checks : one record per check
     notes : dict[str, str]
         Properties of each function, such as whether it takes batches.

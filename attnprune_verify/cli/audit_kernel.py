@@ -74,6 +74,7 @@ def command(
     attention_backward(q, k, v, do, *, ...) -> (dq, dk, dv). FRAMEWORK = "numpy", "torch" or "jax" in the module names
     the framework of the arrays; torch and jax kernels without a backward pass are differentiated. q is (batch, heads,
     n, m), k (batch, kv_heads, l, m), v (batch, kv_heads, l, mv); mask is bool (n, l), True = may attend.
+    merge(o1, lse1, o2, lse2) -> (o, lse), merge_many(o, lse) and merge_backward are judged, too, alone or beside it.
 
     \b
     Example:

@@ -100,7 +100,7 @@ def power_of(records: list[Record]) -> float | None:
 
 def command_of(result: AuditResult) -> str:
     """Return the name of the command that makes such a result."""
-    return "audit-kernel" if "attention_backward" in result.functions else "audit"
+    return "audit-kernel" if {"attention_backward", "merge", "merge_many"} & {*result.functions} else "audit"
 
 
 def accounted(result: AuditResult) -> str:

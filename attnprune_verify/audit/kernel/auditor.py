@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from attnprune_verify.audit.contract import Signature
@@ -12,6 +14,8 @@ from attnprune_verify.audit.kernel.checks.skip_reason import skip_reason
 from attnprune_verify.audit.kernel.checks.subnormal_weights import seen_precision
 from attnprune_verify.audit.kernel.counterexample import counterexample
 from attnprune_verify.audit.kernel.coverage import coverage
+from attnprune_verify.audit.kernel.merges.check import WrongMerge
+from attnprune_verify.audit.kernel.merges.checks import merge_checks, merge_named
 from attnprune_verify.audit.kernel.names.conventions_diagnosis import by_convention, by_part
 from attnprune_verify.audit.kernel.names.cross_talk import by_heads
 from attnprune_verify.audit.kernel.names.naming import KernelNamer
@@ -20,6 +24,7 @@ from attnprune_verify.audit.kernel.options import NOTHING_CHOSEN, Options, as_gi
 from attnprune_verify.audit.kernel.problem.precision import precision_named
 from attnprune_verify.audit.kernel.problem.sample import KernelSample
 from attnprune_verify.audit.kernel.process import bridge
+from attnprune_verify.audit.kernel.process.bridged_merge import MERGES
 from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.kernel.process.detect_framework import implied
 from attnprune_verify.audit.kernel.reference_error import reference_errors
@@ -38,6 +43,7 @@ FUNCTIONS: dict[str, Signature] = {
     "attention_backward": Signature(
         "attention_backward", ("q", "k", "v", "do"), "its gradients dq, dk, dv", "dq, dk, dv", parts=3
     ),
+    **MERGES,
 }
 _MOST_MISTAKES = 3  # that one check names, each with the features it needs
 _MOST_BARED = 8  # failing instances whose other features are taken away, for known formulas to be tried on
@@ -51,7 +57,7 @@ class KernelAuditor(Examiner):
     Raises
     ------
     InvalidInstance
-        On entering: if TARGET cannot be read or imported, or has neither function.
+        On entering: if TARGET cannot be read or imported, or has none of the functions.
     """
 
     functions = FUNCTIONS
@@ -67,7 +73,7 @@ class KernelAuditor(Examiner):
     ) -> None:
         super().__init__(target, seed, waivers)
         self.options = options
-        self._checks = chosen(kernel_checks(options.modes), options.only)
+        self._checks = chosen((*kernel_checks(options.modes), *merge_checks()), options.only)
         self.precision = precision_named(dtype)
         # A framework's threads do not survive a fork.
         self._forked = self.target.kind != "live" or _framework(self.target.object) == "numpy"
@@ -77,6 +83,7 @@ class KernelAuditor(Examiner):
         self._shrunk: dict[str, int] = {}
         self._behaviour: dict[str, str] = {}
         self._failing: list[tuple[Check, KernelSample]] = []
+        self._wrong_merges: dict[str, list[WrongMerge]] = {}
 
     def __enter__(self) -> KernelAuditor:
         super().__enter__()
@@ -86,6 +93,11 @@ class KernelAuditor(Examiner):
         self.context.scope = probe_scope(self.context)
         self.context.precision = seen_precision(self.context)
         self.context.reopened = self.reopened if self._forked else None
+        only_merges = any(map(self.present, MERGES)) and not any(map(self.present, (bridge.FORWARD, bridge.BACKWARD)))
+        asked = {name for name in FUNCTIONS if name in self.subject.functions or (name in MERGES) == only_merges}
+        asked -= {name for name in MERGES if not self.present(name)}
+        self._checks = tuple(check for check in self._checks if check.function in asked) or self._checks
+        self.functions = {name: signature for name, signature in FUNCTIONS.items() if name in asked}
         return self
 
     def opened(self) -> Subject:
@@ -103,12 +115,13 @@ class KernelAuditor(Examiner):
         found = self.context.all_notes()
         for function, said in reference_errors(self.context).items():
             found[function] = f"{found[function]}; {said}"
-        return found
+        return found | dict.fromkeys(MERGES.keys() & self.functions.keys(), self.precision.name)
 
     @property
     def coverage(self) -> Coverage:
         """The features and sizes that were judged, the parameters that no check has passed, the lines to declare."""
-        return coverage(self.context, self.options)
+        found, joined = coverage(self.context, self.options), [name for name in self.functions if name in MERGES]
+        return replace(found, judged=(*found.judged, *joined))
 
     @property
     def counterexample(self) -> Plain | None:
@@ -129,7 +142,10 @@ class KernelAuditor(Examiner):
     def _explained(self, check: Check, finding: Finding) -> Record:
         """The record; of a failure with the mistake's name, the smallest instance that shows it, and a snippet."""
         diagnosis, instance, snippet, reason = Diagnosis((), ""), None, None, finding.reason
-        if finding.status == "failed":
+        if finding.status == "failed" and check.function in MERGES and not finding.ids:
+            self._wrong_merges.setdefault(check.function, []).extend(finding.samples)
+            instance = finding.samples[0].problem.says  # its name needs all failures
+        elif finding.status == "failed":
             small = finding.samples[0] if finding.samples else None
             if finding.ids or not check.name.startswith("values:"):
                 diagnosis = self._behaves(check, finding)
@@ -143,6 +159,15 @@ class KernelAuditor(Examiner):
             check.id, check.function, check.claim, check.says, check.required, finding.status, reason,
             diagnosis.ids, diagnosis.words, finding.error, finding.bound, finding.power, instance, self.seed, snippet,
         )  # fmt: skip
+
+    def settled(self, records: list[Record]) -> list[Record]:
+        """The records, those of wrong merges with the name of the mistake behind all of them."""
+        names = {function: merge_named(self.context, function, wrong) for function, wrong in self._wrong_merges.items()}
+        return [
+            replace(record, diagnosis=(names[record.function],), words=SENTENCES[names[record.function]])
+            if record.function in names and record.status == "failed" and not record.diagnosis else record
+            for record in records
+        ]  # fmt: skip
 
     def _behaves(self, check: Check, finding: Finding) -> Diagnosis:
         """The name of what a kernel does as a program."""

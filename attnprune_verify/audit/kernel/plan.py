@@ -9,6 +9,7 @@ from attnprune_verify.audit.kernel.auditor import KernelAuditor
 from attnprune_verify.audit.kernel.checks import slug
 from attnprune_verify.audit.kernel.options import NOTHING_CHOSEN, Options
 from attnprune_verify.audit.kernel.problem.features import FEATURES
+from attnprune_verify.audit.kernel.process.bridged_merge import MERGES
 from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.record import Check
 from attnprune_verify.audit.subject.terms import Terms
@@ -66,7 +67,7 @@ def plan(
     Raises
     ------
     InvalidInstance
-        If the target cannot be imported or has neither function.
+        If the target cannot be imported or has none of the functions.
 
     Examples
     --------
@@ -91,6 +92,8 @@ def _planned(auditor: KernelAuditor, check: Check) -> PlannedCheck:
         applies, why = False, f"{function} cannot be had: {auditor.subject.broken[function]}"
     elif not auditor.present(function):
         applies, why = False, auditor.absent(function)
+    elif function in MERGES:
+        why = "of every merge"
     elif check.name == "rounding" and not auditor.precision.stored:
         applies, why = False, f"{auditor.precision.name} is not rounded to a shorter type"
     elif check.name == "strides" and auditor.context.declared.framework == "jax":

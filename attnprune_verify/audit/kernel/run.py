@@ -47,7 +47,8 @@ def run_kernel_audit(
     target : str or object
         ``package.module``, ``package.module:object`` or ``path/to/file.py``; or a module, object, function or dict of
         functions. It has ``attention(q, k, v, *, causal=False, scale=None, mask=None)`` and, if it has one of its own,
-        ``attention_backward(q, k, v, do, *, ...)``; ``FRAMEWORK`` says whose arrays go in.
+        ``attention_backward(q, k, v, do, *, ...)``; ``FRAMEWORK`` says whose arrays go in. Beside them or alone:
+        ``merge``, ``merge_many`` and ``merge_backward``, as `attnprune_verify.check_merge` has them.
     dtype : "float64", "float32", "bfloat16" or "float16"
         The precision of the inputs, and what the kernel promises.
     seed : int or "random"
@@ -80,7 +81,7 @@ def run_kernel_audit(
     Raises
     ------
     InvalidInstance
-        If the target cannot be imported or has neither function, its framework cannot make this dtype or has no such
+        If the target cannot be imported or has none of the functions, its framework cannot make this dtype or has no such
         device, a choice is none of those listed, or an entry of `deviations` or `only` matches nothing.
 
     Examples

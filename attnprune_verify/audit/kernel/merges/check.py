@@ -9,44 +9,34 @@ from itertools import product
 
 import numpy as np
 
-from attnprune_verify.audit.contract import Signature
 from attnprune_verify.audit.kernel.merges.problem import ORDINARY_WIDTH, MergeProblem, merge_problems
 from attnprune_verify.audit.kernel.problem.conventions import Conventions
 from attnprune_verify.audit.kernel.problem.precision import PRECISIONS, KernelPrecision, precision_named
 from attnprune_verify.audit.kernel.problem.sample import Array
+from attnprune_verify.audit.kernel.process.bridged_merge import MERGES, BridgedMerge
 from attnprune_verify.audit.kernel.process.detect_framework import implied
-from attnprune_verify.audit.kernel.process.frameworks import Framework, framework_named
-from attnprune_verify.audit.kernel.tensors.arrays import read
+from attnprune_verify.audit.kernel.process.frameworks import framework_named
 from attnprune_verify.audit.kernel.truth.bounds import attention_errors
 from attnprune_verify.audit.kernel.truth.truth import truth
-from attnprune_verify.audit.kernel.typing import Call, Foreign
+from attnprune_verify.audit.kernel.typing import Call, Foreign, Plain
 from attnprune_verify.audit.mistakes import SENTENCES
 from attnprune_verify.audit.record import Record
 from attnprune_verify.audit.result import AuditResult
+from attnprune_verify.audit.subject.answers import NoAnswer
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import as_choice
 
-__all__ = ["check_merge"]
+__all__ = ["EMPTY", "MANY", "MergeJudge", "WrongMerge", "check_merge"]
 
-_EMPTY = {"-inf": -np.inf, "+inf": np.inf, "finite": -1e30}
+EMPTY = {"-inf": -np.inf, "+inf": np.inf, "finite": -1e30}
 _OF_DIFFERENCES = (
     6.0  # roundings of o1 - w (o1 - o2): the difference, the weight's sum and quotient, product, sum; 1 spare
 )
-_MANY = 3  # parts of a merge of many
-_FUNCTIONS = {
-    "merge": Signature("merge", ("o1", "lse1", "o2", "lse2"), "joins two partial results", "o, lse", parts=2),
-    "merge_backward": Signature(
-        "merge_backward",
-        ("o1", "lse1", "o2", "lse2", "do", "dlse"),
-        "gradients of a merge",
-        "do1, dlse1, do2, dlse2",
-        parts=4,
-    ),
-}
+MANY = 3  # parts of a merge of many
 
 
 @dataclass(frozen=True)
-class _WrongMerge:
+class WrongMerge:
     """A result that is wrong; `mutated` if the call changed its inputs, or returned one of them."""
 
     problem: MergeProblem
@@ -107,77 +97,86 @@ def check_merge(
     if not callable(fn):
         raise InvalidInstance(f"fn must be callable; got {type(fn).__name__}")
     given = dict(conventions or {})
-    empty = as_choice("the convention empty_lse", given.pop("empty_lse", "-inf"), _EMPTY)
+    empty = as_choice("the convention empty_lse", given.pop("empty_lse", "-inf"), EMPTY)
     precision = precision_named(dtype)
     try:
         arrays = framework_named(framework or implied(fn), dtype)
     except ValueError as error:
         raise InvalidInstance(str(error)) from None
-    judge = _MergeJudge(
-        arrays, precision, Conventions.declared(given), _EMPTY[empty], len(inspect.signature(fn).parameters) == 2
-    )
-    records = [judge.record("merge", fn, problem) for problem in judge.problems(seed)]
+    many = len(inspect.signature(fn).parameters) == 2
+    bridged = {"merge": BridgedMerge("merge", fn, arrays)}
     if backward is not None:
-        records += [
-            judge.record("merge_backward", backward, problem) for problem in judge.problems(seed) if not problem.empty
-        ]
+        bridged["merge_backward"] = BridgedMerge("merge_backward", backward, arrays)
+
+    def ask(function: str, inputs: list[Array], layouts: list[str]) -> Plain:
+        return bridged[function](*inputs, layouts=layouts)
+
+    judge = MergeJudge(ask, precision, Conventions.declared(given), EMPTY[empty], many)
+    records = [judge.record(function, problem) for function in bridged for problem in judge.problems(function, seed)]
     named = [record for record, _ in records]
-    for function in _FUNCTIONS:
+    for function in bridged:
         failures = [failure for record, failure in records if failure is not None and record.function == function]
         if failures:
-            id = judge.name(function, fn if function == "merge" else backward, failures)
+            id = judge.name(function, failures)
             named = [
                 replace(record, diagnosis=(id,), words=SENTENCES[id])
                 if record.function == function and record.status == "failed" else record
                 for record in named
             ]  # fmt: skip
-    functions = {name: _FUNCTIONS[name] for name in ("merge", "merge_backward")[: 1 + (backward is not None)]}
+    functions = {name: MERGES[name] for name in bridged}
     target = getattr(fn, "__qualname__", type(fn).__name__)
     return AuditResult(target, None, None, seed, len(named), tuple(named), functions=functions, dtype=dtype)
 
 
 @dataclass(frozen=True)
-class _MergeJudge:
-    arrays: Framework
+class MergeJudge:
+    """Judges merges, which `ask` calls: function, arrays, layouts in; as `BridgedMerge` returns out."""
+
+    ask: Callable[[str, list[Array], list[str]], Plain]
     precision: KernelPrecision
     conventions: Conventions
     empty: float
     many: bool
 
-    def problems(self, seed: int) -> tuple[MergeProblem, ...]:
-        return merge_problems(self.precision, _MANY if self.many else 2, seed)
+    def problems(self, function: str, seed: int) -> tuple[MergeProblem, ...]:
+        """The problems of a function; those of a gradient have no rows that see nothing."""
+        found = merge_problems(self.precision, MANY if self.many else 2, seed)
+        return tuple(problem for problem in found if function != "merge_backward" or not problem.empty)
 
-    def record(self, function: str, fn: Call, problem: MergeProblem) -> tuple[Record, _WrongMerge | None]:
+    def record(self, function: str, problem: MergeProblem) -> tuple[Record, WrongMerge | None]:
         """Judge a function on a problem."""
-        failure = self.failure(function, fn, problem)
+        failure = self.failure(function, problem)
         status: Foreign = "passed" if failure is None else "failed"
-        says = f"{problem.name}: {len(problem.lse)} parts, m = {problem.o.shape[-1]}"
         reason = "inside the bound" if failure is None else failure.reason
         error, bound = (None, None) if failure is None else (failure.error, failure.bound)
-        id = f"{function}:values:{problem.name.replace(' ', '-')}"
+        id, says = f"{function}:values:{problem.slug}", problem.says
         return Record(id, function, None, says, True, status, reason, error=error, bound=bound, instance=says), failure
 
-    def failure(self, function: str, fn: Call, problem: MergeProblem) -> _WrongMerge | None:
-        """Return the first wrong result of a call, or None."""
-        inputs = self._inputs(function, problem)
-        before = [self.arrays.bits(array) for array in inputs]
+    def failure(self, function: str, problem: MergeProblem) -> WrongMerge | None:
+        """Return the first wrong result of a call, or None.
+
+        Raises
+        ------
+        NoAnswer
+            If the call did not end.
+        """
         try:
-            with np.errstate(all="ignore"):
-                results = fn(*inputs)
-            answers = [read("a result", array)[0] for array in results]
+            found = self.ask(function, *self._inputs(function, problem))
+        except NoAnswer as none:
+            if not none.raised:
+                raise
+            return WrongMerge(problem, "", str(none), {})
         except Exception as error:  # of the subject
-            return _WrongMerge(problem, "", f"raised {type(error).__name__}: {error}", {})
-        changed = [self.arrays.bits(array) for array in inputs] != before
-        shared = any(_shares(result, array) for result in results for array in inputs)
-        names = ("o", "lse") if function == "merge" else ("dv0", "dk0", "dv1", "dk1")
-        if len(answers) != len(names):
-            return _WrongMerge(problem, "", f"returns {len(answers)} arrays for {len(names)}", {})
+            return WrongMerge(problem, "", f"raised {type(error).__name__}: {error}", {})
+        changed, shared = found["changed"]
+        names = ("dv0", "dk0", "dv1", "dk1") if function == "merge_backward" else ("o", "lse")
+        answers = [found[f"result{place}"] for place in range(len(names))]
         got = dict(zip(names, answers, strict=True))
         if changed or shared:
-            return _WrongMerge(problem, "", "a result is an input" if shared else "an input was changed", got, True)
+            return WrongMerge(problem, "", "a result is an input" if shared else "an input was changed", got, True)
         for name, true, allowed in self.expected(function, problem):
             if got[name].shape != true.shape:
-                return _WrongMerge(problem, name, f"{name} has the shape {got[name].shape} for {true.shape}", {})
+                return WrongMerge(problem, name, f"{name} has the shape {got[name].shape} for {true.shape}", {})
             free = np.isneginf(true)
             right = self._of_nothing(got[name]) if free.any() else free
             with np.errstate(invalid="ignore"):
@@ -190,7 +189,7 @@ class _MergeJudge:
                     f"{name}{list(place)} is {got[name][place]:.6g} for {true[place]:.6g}, where rounding explains "
                 )
                 reason += f"{allowed[place]:.3g}; {int((~(off <= allowed)).sum())} of {off.size} entries are wrong"
-                return _WrongMerge(problem, name, reason, got, False, float(off[place]), float(allowed[place]))
+                return WrongMerge(problem, name, reason, got, False, float(off[place]), float(allowed[place]))
         return None
 
     def expected(self, function: str, problem: MergeProblem) -> Iterator[tuple[str, Array, Array]]:
@@ -198,7 +197,7 @@ class _MergeJudge:
         sample = problem.sample(self.precision, self.conventions)
         sums = PRECISIONS["float64" if self.precision.name == "float64" else "float32"]
         rows, parts = problem.lse.shape[1:], len(problem.lse)
-        if function == "merge":
+        if function != "merge_backward":
             moved = _OF_DIFFERENCES * (parts - 1) * self.precision.sums * np.abs(sample.v).sum(axis=2, keepdims=True)
             allowed = truth(sample)["o"].radius + attention_errors(sample).worst["o"] + moved
             yield "o", truth(sample)["o"].value.reshape(*rows, -1), allowed.reshape(*rows, -1)
@@ -215,9 +214,8 @@ class _MergeJudge:
                     width[0, :, part].reshape(shape),
                 )
 
-    def name(self, function: str, fn: Call | None, failures: list[_WrongMerge]) -> str:
+    def name(self, function: str, failures: list[WrongMerge]) -> str:
         """Return the id of the mistake behind failures, by what is common to them and by experiments."""
-        assert fn is not None
         if not any(failure.got for failure in failures):  # it raised, or returned other shapes
             return "unknown"
         if any(failure.mutated for failure in failures):
@@ -225,7 +223,7 @@ class _MergeJudge:
         in_memory = [failure for failure in failures if failure.problem.layout != "plain"]
         if len(in_memory) == len(failures):
             plain = [replace(failure.problem, layout="plain") for failure in in_memory]
-            if all(self.failure(function, fn, problem) is None for problem in plain):
+            if all(self.failure(function, problem) is None for problem in plain):
                 return "merge-strides"
         if all(failure.problem.empty for failure in failures):
             return "merge-empty"
@@ -236,11 +234,11 @@ class _MergeJudge:
             return "merge-unstable"
         if all(failure.problem.o.shape[-1] != ORDINARY_WIDTH for failure in failures):
             return "merge-strides"
-        if function == "merge" and any(map(self._in_base, ordinary)):
+        if function != "merge_backward" and any(map(self._in_base, ordinary)):
             return "merge-base"
         return "merge-lse" if all(x.part.startswith(("lse", "dk")) for x in ordinary) else "merge-weights"
 
-    def _in_base(self, failure: _WrongMerge) -> bool:
+    def _in_base(self, failure: WrongMerge) -> bool:
         """True where log sum exp, read or returned in the other base, gives what was returned."""
         swapped = replace(self.conventions, lse_base="e" if self.conventions.lse_base == "2" else "2")
         fits = dict.fromkeys(("o", "lse"), False)
@@ -255,31 +253,13 @@ class _MergeJudge:
         """True where log sum exp is what the convention declares for rows without keys."""
         return np.asarray(lse < self.empty / 2 if np.isfinite(self.empty) else lse == self.empty)
 
-    def _inputs(self, function: str, problem: MergeProblem) -> list[Foreign]:
+    def _inputs(self, function: str, problem: MergeProblem) -> tuple[list[Array], list[str]]:
+        """The arrays of a call, o as it lies in the kernel's memory, and their layouts."""
         lse = np.where(np.isneginf(problem.lse), self.empty, problem.lse)
-        if self.many and function == "merge":
-            return [self._made(problem.o, "plain"), self.arrays.side_input(lse.astype(self._sums))]
-        found = []
-        for part, (o, own) in enumerate(zip(problem.o, lse, strict=True)):
-            found += [
-                self._made(o, problem.layout if part % 2 else "plain"),
-                self.arrays.side_input(own.astype(self._sums)),
-            ]
-        if function == "merge":
-            return found
-        return [*found, self._made(problem.do, "plain"), self.arrays.side_input(problem.dlse.astype(self._sums))]
-
-    def _made(self, values: Array, layout: str) -> Foreign:
-        return self.arrays.made(self.precision.laid_down(values.copy()) if layout == "plain" else values, layout)
-
-    @property
-    def _sums(self) -> Foreign:
-        return np.float64 if self.precision.name == "float64" else np.float32
-
-
-def _shares(result: Foreign, array: Foreign) -> bool:
-    """Return True where two arrays share memory, as far as the framework shows it."""
-    if isinstance(result, np.ndarray) and isinstance(array, np.ndarray):
-        return bool(np.shares_memory(result, array))
-    places: list[Callable[[], int]] = [getattr(x, "data_ptr", lambda: 0) for x in (result, array)]
-    return places[0]() == places[1]() != 0
+        pairs = list(zip(problem.o, lse, strict=True))
+        layouts = ["plain", "plain", problem.layout, "plain"]
+        if function == "merge_backward":
+            pairs, layouts = [*pairs, (problem.do, problem.dlse)], [*layouts, "plain", "plain"]
+        elif self.many:
+            pairs, layouts = [(problem.o, lse)], ["plain", "plain"]
+        return [array for o, own in pairs for array in (self.precision.laid_down(o.copy()), own)], layouts

@@ -40,6 +40,15 @@ class MergeProblem:
     samples: dict[tuple[KernelPrecision, Conventions], KernelSample] = field(default_factory=dict, repr=False)
 
     @property
+    def slug(self) -> str:
+        """The name in a check's id."""
+        return self.name.replace(" ", "-")
+
+    @property
+    def says(self) -> str:
+        return f"{self.name}: {len(self.lse)} parts, m = {self.o.shape[-1]}"
+
+    @property
     def empty(self) -> bool:
         """True where a part has rows that see nothing."""
         return bool(np.isneginf(self.lse).any())

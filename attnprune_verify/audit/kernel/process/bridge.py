@@ -22,6 +22,7 @@ from attnprune_verify.audit.kernel.problem.conventions import CAPABILITIES, Conv
 from attnprune_verify.audit.kernel.problem.features import FEATURES
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.problem.scope import CASES, KernelScope
+from attnprune_verify.audit.kernel.process.bridged_merge import MERGES, BridgedMerge, takes_parts
 from attnprune_verify.audit.kernel.process.detect_framework import whose_arrays
 from attnprune_verify.audit.kernel.process.frameworks import Framework, framework_named
 from attnprune_verify.audit.kernel.process.parameters import SCALES, plainly_called
@@ -71,13 +72,13 @@ def bridged(
     InvalidInstance
         If a declaration is no such, or a parameter of a function is neither the contract's nor has a default.
     """
-    if FORWARD not in functions and BACKWARD not in functions:
+    merges = {name: fn for name, fn in functions.items() if name in MERGES and takes_parts(name, fn)}
+    joined = {name: BridgedMerge(name, fn, _framework(merges, holder, dtype, device)) for name, fn in merges.items()}
+    told, functions = functions, {name: fn for name, fn in functions.items() if name in (FORWARD, BACKWARD)}
+    if not functions and not joined:
         return {}
-    name = whose_arrays(framework_of(functions, holder), functions, holder)
-    if name not in FRAMEWORKS:
-        raise ValueError(f"FRAMEWORK must be one of {', '.join(FRAMEWORKS)}; got {name!r}")
-    framework = framework_named(name, dtype, device)
-    said = _declared(functions, holder, json.loads(given))
+    framework = _framework(functions or merges, holder, dtype, device)
+    said = _declared(told, holder, json.loads(given))
     forward_only = "forward_only" in said["capabilities"]
     found, spelled = {}, {}
     for key, function in functions.items():
@@ -86,11 +87,18 @@ def bridged(
             found[key] = _BridgedKernel(key, called, framework, said["layout"])
             spelled[key] = parameters and parameters.as_dict()
     own = BACKWARD in found
-    if not own and not forward_only and framework.differentiates:
+    if FORWARD in found and not own and not forward_only and framework.differentiates:
         found[BACKWARD] = _BridgedKernel(BACKWARD, found[FORWARD].function, framework, said["layout"], True)
-    said |= {"framework": name, "own": own, "parameters": spelled}
+    said |= {"framework": framework.name, "own": own, "parameters": spelled}
     facts = np.frombuffer(json.dumps(said).encode(), dtype=np.uint8)
-    return {**found, FACTS: lambda: facts}
+    return {**found, **joined, FACTS: lambda: facts}
+
+
+def _framework(functions: Mapping[str, Callable[..., Foreign]], holder: Foreign, dtype: str, device: str) -> Framework:
+    name = whose_arrays(framework_of(functions, holder), functions, holder)
+    if name not in FRAMEWORKS:
+        raise ValueError(f"FRAMEWORK must be one of {', '.join(FRAMEWORKS)}; got {name!r}")
+    return framework_named(name, dtype, device)
 
 
 def _declared(functions: Mapping[str, Callable[..., Foreign]], holder: Foreign, given: Plain) -> Plain:

@@ -21,6 +21,7 @@ __all__ = ["Framework", "framework_named", "laid_out"]
 class Framework(Protocol):
     """The part of an array library that the bridge uses."""
 
+    name: str
     differentiates: bool
 
     def made(self, values: Any, layout: str) -> Any:
@@ -137,6 +138,7 @@ def _paired(result: Foreign, do: Foreign, dlse: Foreign) -> list[tuple[Foreign, 
 
 
 class _NumPy:
+    name = "numpy"
     differentiates = False
 
     def __init__(self, dtype: str) -> None:
@@ -181,6 +183,7 @@ class _NumPy:
 
 
 class _Torch:
+    name = "torch"
     differentiates = True
 
     def __init__(self, dtype: str, device: str) -> None:
@@ -283,6 +286,7 @@ class _Torch:
 
 
 class _Jax:
+    name = "jax"
     differentiates = True
 
     def __init__(self, dtype: str, device: str) -> None:
