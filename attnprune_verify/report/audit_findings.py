@@ -119,22 +119,12 @@ def closing_sentence(result: AuditResult) -> str:
 
 
 def _unjudged(result: AuditResult) -> str:
-    """Return a warning if there is no backward pass, or most of it was not judged; else an empty text.
-
-    Most of it: fewer than half of the checks that the forward pass was judged in; what a kernel does not take is no
-    check of either.
-    """
-    judged = {
-        function: {one.name for one in result.checks if one.function == function and one.status in ("passed", "failed")}
-        for function in ("attention", "attention_backward")
-    }
-    own, due = judged["attention_backward"], judged["attention"]
+    """Return a warning if there is no backward pass, or it was judged without features; else nothing."""
     reasons = [one.reason for one in result.checks if one.function == "attention_backward"]
     if reasons and all(reason.startswith("the target has no attention_backward") for reason in reasons):
         return "The kernel has no backward pass. "
-    if "attention_backward" not in present(result) or 2 * len(own) >= len(due):
-        return ""
-    return f"The backward pass was judged in only {len(own)} of the forward pass's {len(due)} checks. "
+    missing = next((one for one in result.coverage.judged if one.startswith("backward without ")), "")
+    return f"The backward pass was judged without {missing.removeprefix('backward without ')}. " if missing else ""
 
 
 def _verdict(result: AuditResult) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from attnprune_verify.audit.kernel.checks.probe_scope import to_declare
 from attnprune_verify.audit.kernel.options import Options
 from attnprune_verify.audit.kernel.problem.features import FEATURES
-from attnprune_verify.audit.kernel.problem.sample import BACKWARD
+from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.record import Coverage
 
@@ -35,11 +35,17 @@ def _judged(context: KernelContext) -> Iterator[str]:
         if feature.name in taken and asked and feature.name not in _SIZES:
             yield _CALLED.get(feature.name, feature.name)
     if context.functions[BACKWARD].accepted:
-        yield "backward"
+        yield f"backward without {', '.join(left)}" if (left := _forward_alone(context)) else "backward"
     shapes = [shape for facts in context.functions.values() for shape in facts.shapes]
     for axis, place in _AXES.items() if shapes else ():
         sizes = sorted({shape[place] for shape in shapes})
         yield f"{axis} = {sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else f"{axis} = {sizes[0]}"
+
+
+def _forward_alone(context: KernelContext) -> list[str]:
+    """Features that the forward pass has taken and the backward pass has not."""
+    forward, backward = (set[str]().union(*context.functions[name].accepted) for name in (FORWARD, BACKWARD))
+    return [feature.name for feature in FEATURES if feature.name in forward - backward - {"lse"}]
 
 
 def _not_exercised(context: KernelContext, options: Options) -> Iterator[str]:

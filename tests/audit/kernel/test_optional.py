@@ -297,4 +297,4 @@ def test_a_backward_pass_that_refuses_most_keywords_is_said_first(tmp_path):
     source += "\n\ndef attention_backward(q, k, v, do):\n    return _backward(q, k, v, do)\n"
     result = run_kernel_audit(written(tmp_path, source), quick=True)
     assert result.outcome == "passed"
-    assert closing_sentence(result).startswith("The backward pass was judged in only")
+    assert closing_sentence(result).startswith("The backward pass was judged without causal, mask, scale, ")

@@ -36,6 +36,10 @@ FACTOR = 30.0
 In float16, whose subnormal weights are lost in part, which no theorem covers either, it may exceed it by any factor."""
 
 
+ROUNDED = 1 - 2**-40
+"""How far a line may lie below its theorem: it is a float of 53 bits, whose roundings the 1.01 of bounds.py covers."""
+
+
 def lines(sample, propagation=_Propagation):
     """The program's lines of a sample, in the order in which each follows from those before."""
     precision = sample.precision
@@ -124,13 +128,13 @@ def compare(seed, count, kinds=programs.KINDS):
 def test_the_program_is_never_below_a_theorem():
     kinds = [kind for kind in programs.KINDS if kind not in ("keys ahead", "many keys", "many queries")]
     for name, (least, most) in compare(0, 20, kinds).items():
-        assert 1 <= least and most <= FACTOR, (name, least, most)
+        assert ROUNDED <= least and most <= FACTOR, (name, least, most)
 
 
 @pytest.mark.thorough
 def test_nor_on_two_hundred_samples():
     for name, (least, most) in compare(1, 200).items():
-        assert 1 <= least and most <= FACTOR, (name, least, most)
+        assert ROUNDED <= least and most <= FACTOR, (name, least, most)
 
 
 BEFORE = {"a": "", "E": "a", "o": "a E", "lse": "a E", "rho": "a E", "eps": "", "eta": "a E o eps", "ds": "rho eps eta",

@@ -120,7 +120,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("declared", [False, True], ids=["found", "declared"])
+@pytest.mark.parametrize("declared", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["found", "declared"])
 @pytest.mark.parametrize("case", CASES)
 def test_a_kernel_of_one_case_is_judged_in_it(case, declared):
     forward, backward, word = CASES[case]

@@ -182,7 +182,7 @@ class KernelContext:
                 raise Refused(facts.refuses_all) from None
             if not features and sample.ends is None:
                 facts.sizes[sample.shape] = not (none.raised and not overflows(none))
-            unsure = features not in facts.accepted or self._undeclared(sample)
+            unsure = features not in facts.accepted or self._undeclared(sample) or _first_groups(facts, sample)
             if none.raised and features and unsure and not overflows(none):
                 facts.refused[features] = f"{function} refuses {', '.join(sorted(features))}: it {none}"
                 raise Refused(facts.refused[features]) from None
@@ -300,6 +300,11 @@ def _unread(sample: KernelSample, name: str, part: NDArray[np.float64]) -> NDArr
 
 _KINDS = [feature.name for feature in FEATURES if feature.capability]
 """Kinds of masks, which have a shape as a feature beside them."""
+
+
+def _first_groups(facts: CallFacts, sample: KernelSample) -> bool:
+    """Return True where no groups were taken yet but those of a single key head, as arrays broadcast that."""
+    return 1 < sample.shape[2] < sample.shape[1] and not any(1 < kv < heads for _, heads, kv, *_ in facts.shapes)
 
 
 def _least(refused: set[frozenset[str]], taken: set[frozenset[str]]) -> list[frozenset[str]]:

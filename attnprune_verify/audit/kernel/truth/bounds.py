@@ -322,14 +322,15 @@ class _Propagation(ForwardErrors):
         together = weights @ np.abs(steps.k) if isinstance(calculus, Worst) else np.abs(weights @ steps.k)
         through = np.abs(steps.ds * steps.slope)
         rounded, chain = compounded(np.asarray(4 * self.u) + self.stored(3)), calculus.chain(self.count + 8)
+        grown = (1 + rounded) * (1 + chain)
         error = calculus.add(
-            (1 + rounded) * (1 + chain) * scale * calculus.through(independent, steps.k),
-            (1 + rounded) * (1 + chain) * scale * together,
+            grown * scale * calculus.through(independent, steps.k),
+            grown * scale * together,
             (1 + rounded) * scale * chain * (through @ np.abs(steps.k)),
             rounded * np.abs(steps.dq),
         )
         lost = scale * product(through, self.lost(steps.k)) + 2 * max(scale, 1.0) * self.count * self.tiny
-        return np.asarray(error + lost + 2 * max(scale, 1.0) * self.precision.lost)
+        return np.asarray(error + grown * lost + 2 * max(scale, 1.0) * self.precision.lost)
 
     def key_gradient(self, independent: Array, mean: Array) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
         steps, sample, scale = self.steps, self.sample, self.sample.factor
@@ -371,8 +372,9 @@ class _Propagation(ForwardErrors):
 
     def floor(self) -> float:
         """Return what outputs may lose to underflow: of each product, and of each head's result."""
-        terms = 2 * self.sample.queries * self.sample.group
-        return float(terms) * self.tiny + float(self.sample.group + 1) * self.precision.lost
+        terms = self.sample.queries * self.sample.group
+        grown = (1 + compounded(np.asarray(4 * self.u) + self.stored(3))) * (1 + self.calculus.chain(terms + 8))
+        return float(2 * terms * grown) * self.tiny + float(self.sample.group + 1) * self.precision.lost
 
     @property
     def cotangent(self) -> Array | float:

@@ -57,8 +57,8 @@ class ForwardErrors:
         m, scale = sample.q.shape[3], sample.factor
         turned = np.swapaxes(steps.k, -1, -2)
         size = scale * (np.abs(sample.q) @ np.abs(turned))
-        lost = scale * self.lost_products(sample.q, turned)
-        error = add(self.calculus.chain(m + 8) * size, lost + 2 * m * max(scale, 1.0) * self.tiny)
+        lost = scale * self.lost_products(sample.q, turned) + 2 * m * max(scale, 1.0) * self.tiny
+        error = add(self.calculus.chain(m + 8) * (size + lost), lost)
         if sample.softcap is not None:
             capped = np.abs(steps.s) + self.biased
             error = add(steps.slope * error, self.exp * self.u * capped)
