@@ -22,6 +22,7 @@ from attnprune_verify.audit.kernel.process.facts import CallFacts, Declared, Ref
 from attnprune_verify.audit.kernel.typing import Foreign
 from attnprune_verify.audit.subject.answers import NoAnswer, SubjectLost
 from attnprune_verify.audit.subject.process import Subject
+from attnprune_verify.triton import BFLOAT16
 
 __all__ = ["KernelContext", "overflows"]
 
@@ -180,6 +181,9 @@ class KernelContext:
                 # with features it is they that are refused
                 facts.note = facts.refuses_all = f"attention cannot be differentiated: it {none}"
                 raise Refused(facts.refuses_all) from None
+            if BFLOAT16 in str(none):
+                # no refusal: a run whose every call was refused would pass
+                raise NoAnswer(f"was not judged: {BFLOAT16}") from None
             if not features and sample.ends is None:
                 facts.sizes[sample.shape] = not (none.raised and not overflows(none))
             unsure = features not in facts.accepted or self._undeclared(sample) or _first_groups(facts, sample)
