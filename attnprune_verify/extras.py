@@ -36,7 +36,7 @@ def lacking(what: str, extra: str) -> str:
 
 
 def has(extra: str) -> bool:
-    """Return whether all modules of an extra are installed.
+    """Return True where all modules of an extra are installed.
 
     Examples
     --------

@@ -188,7 +188,7 @@ def _device(device: str, folder: ModelFolder, plan: Plan | None) -> str:
 
 
 def _in_numpy(plan: Plan) -> bool:
-    """Return whether something of the plan needs a network in NumPy."""
+    """Return True where something of the plan needs a network in NumPy."""
     methods = {plan.attention: "Q", plan.rest: "V"}
     known = {name: MATRIX_METHODS.get(name) for name in methods if name != DENSE}
     metrics = [None if method is None else method.metric(methods[name]) for name, method in known.items()]

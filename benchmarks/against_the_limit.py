@@ -119,7 +119,7 @@ def rates() -> tuple[float, float]:
 
 
 def blas() -> dict[str, Any]:
-    """Which BLAS NumPy has, the processor its kernels are for, and P where it could use wider vectors than it does."""
+    """Name NumPy's BLAS, the processor its kernels are for, and P where it could use wider vectors than it does."""
     from threadpoolctl import threadpool_info
 
     found = next(each for each in threadpool_info() if each["user_api"] == "blas")

@@ -133,7 +133,7 @@ def versions(program, checkouts):
 
 
 def lacking(program, checkouts):
-    """What is not there, in words."""
+    """Return the missing parts in words."""
     missing = [name for name in program.packages if importlib.util.find_spec(name) is None]
     if missing:
         return f"not installed: {', '.join(missing)}"

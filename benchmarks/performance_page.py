@@ -56,7 +56,7 @@ or `ATTNPRUNE_THREADS`; results are bitwise the same for any number of them. All
 
 
 def _blas(results: dict[str, Any]) -> str:
-    """Which kernels NumPy multiplies with, and what it costs where they are older than the processor."""
+    """Name the kernels that NumPy multiplies with, and their cost where they are older than the processor."""
     blas = results["machine"].get("blas")
     if blas is None:
         return ""

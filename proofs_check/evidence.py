@@ -108,7 +108,7 @@ def certificates() -> dict[str, list[dict[str, Any]]]:
 
 
 def _attains(document: dict[str, Any]) -> bool:
-    """Return whether the instance attains a bound: the least loss equals the bound of a search that ended."""
+    """Return True where the instance attains a bound: the least loss equals the bound of a search that ended."""
     return bool(document["statement"] == "new:best_mask" and document["inputs"]["share"] == "1/1")
 
 

@@ -43,7 +43,7 @@ def xp_of(*arrays: AnyArray | None) -> Any:
 
 
 def is_large(array: AnyArray) -> bool:
-    """Return whether a weight is large enough for float32 to be worth its rounding."""
+    """Return True where a weight is large enough for float32 to be worth its rounding."""
     size = 1
     for length in array.shape:
         size *= length
@@ -115,7 +115,7 @@ def inverse_factor(H: AnyArray) -> AnyArray:
 
 
 def is_definite(metric: AnyArray) -> bool:
-    """Return whether Cholesky's factor exists in the metric's precision."""
+    """Return True where Cholesky's factor exists in the metric's precision."""
     xp = xp_of(metric)
     try:
         factor = xp.linalg.cholesky(metric)

@@ -129,11 +129,11 @@ class Examiner:
         return None
 
     def present(self, function: str) -> bool:
-        """Return whether the target has this name, usable or not."""
+        """Return True where the target has this name, usable or not."""
         return function in self.subject.functions or function in self.subject.broken
 
     def absent(self, function: str) -> str:
-        """Why a check of a function that the target has not does not apply."""
+        """Return the reason that a check does not apply to a target without its function."""
         return f"the target has no {function}"
 
     def prepare(self, function: str) -> None:

@@ -91,7 +91,7 @@ def weigh(judgement: Judgement) -> Evidence:
 
 
 def _says_so(row: dict[str, Any], judgement: Judgement) -> bool:
-    """Return whether a theorem states the judge's verdict, under a reading that covers the claim's."""
+    """Return True where a theorem states the judge's verdict, under a reading that covers the claim's."""
     return bool(row["supports"] == judgement.statement.value) and _covers(row["reading"], judgement.claim)
 
 
@@ -127,7 +127,7 @@ def _covers(reading: str, claim: Claim) -> bool:
 
 
 def _agrees(row: dict[str, Any], judgement: Judgement) -> bool:
-    """Return whether a certificate agrees with the verdict, on a mask that the claim's reading allows."""
+    """Return True where a certificate agrees with the verdict, on a mask that the claim's reading allows."""
     mask, allowed = row["reading"].get("mask"), judgement.claim.reading.mask
     if mask is not None and not _covers(mask, judgement.claim) and allowed not in ("any", "given", None):
         return False

@@ -105,7 +105,7 @@ def count_finished(keys: Iterable[str], journal: Path) -> int:
 
 
 def can_run_in_parallel() -> bool:
-    """Return whether the extra `parallel` is installed."""
+    """Return True where the extra `parallel` is installed."""
     return find_spec("joblib") is not None
 
 

@@ -63,7 +63,7 @@ class Mask(ABC):
 
     @abstractmethod
     def allows(self, i: NDArray[np.int_], j: NDArray[np.int_]) -> Flags:
-        """Return whether query i may attend to key j, for arrays of indices that broadcast."""
+        """Return True where query i may attend to key j, for arrays of indices that broadcast."""
 
     @abstractmethod
     def span(self, start: int, stop: int, n: int) -> Span:

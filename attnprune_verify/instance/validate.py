@@ -65,7 +65,7 @@ def as_real(name: str, value: object) -> Array:
 
 
 def all_finite(array: Array) -> bool:
-    """Return whether no entry is infinite or NaN.
+    """Return True where no entry is infinite or NaN.
 
     A finite sum of squares proves it in one pass, without an array of flags; if the squares overflow, every entry is
     tested.

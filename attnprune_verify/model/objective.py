@@ -315,7 +315,7 @@ def _require_memory_for(problem: Problem, keep_dense: bool) -> None:
 
 
 def _fit(matrices: Sequence[ArrayLike], weights: Sequence[Array]) -> bool:
-    """Return whether `as_real` and `check_shapes` would leave the matrices unchanged."""
+    """Return True where `as_real` and `check_shapes` would leave the matrices unchanged."""
     if len(matrices) != len(weights):
         return False
     for matrix, weight in zip(matrices, weights, strict=True):

@@ -48,7 +48,7 @@ def largest_norm(features: Array) -> float:
 
 
 def shift_is_needed(query_norm: float, key_norm: float, dtype: Any, modifiers: Sequence[ScoreModifier] = ()) -> bool:
-    """Return whether exp of an unshifted logit might overflow or vanish, by |q . k| <= |q| |k|.
+    """Return True where exp of an unshifted logit might overflow or vanish, by |q . k| <= |q| |k|.
 
     Leaving out the shift saves two of the passes over every block, and changes nothing else for moderate logits.
     """

@@ -57,7 +57,7 @@ class Enclosure:
         return np.maximum(np.abs(self.lower), np.abs(self.upper))
 
     def contains(self, values: ArrayLike) -> bool:
-        """Return whether every entry of `values` lies between the bounds (a NaN never does)."""
+        """Return True where every entry of `values` lies between the bounds (a NaN never does)."""
         array = np.asarray(values)
         return bool(((self.lower <= array) & (array <= self.upper)).all())
 

@@ -180,7 +180,7 @@ def scores(at: OracleInput, head: int, sides: tuple[Side, Side], rows: slice, ro
 
 
 def chained(at: OracleInput) -> bool:
-    """Return whether a score follows a softcap or another score; the errors of such a chain are not derived."""
+    """Return True where a score follows a softcap or another score; the errors of such a chain are not derived."""
     return bool(at.scores) and len(at.scores) + (at.softcap is not None) > 1
 
 

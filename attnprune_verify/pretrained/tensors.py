@@ -81,7 +81,7 @@ class Tensors:
         return self._converted(name, mapped(self._places[name])[ids])
 
     def equal(self, name: str, other: str) -> bool:
-        """Return whether two tensors hold the same bytes."""
+        """Return True where two tensors hold the same bytes."""
         return self._places[name].dtype == self._places[other].dtype and np.array_equal(
             mapped(self._places[name]), mapped(self._places[other])
         )

@@ -112,7 +112,7 @@ class Keeper:
         return state
 
     def is_ours(self) -> bool:
-        """Return whether the folder exists and belongs to this request."""
+        """Return True where the folder exists and belongs to this request."""
         claim = kept_document(self.folder / self._claim_name)
         return claim is not None and claim.get("request") == self._request
 

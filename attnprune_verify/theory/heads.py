@@ -24,7 +24,7 @@ __all__ = ["fused_heads", "head_floors", "head_norms", "head_weights", "no_const
 
 
 def obstacle(layer: AttentionLayer) -> str:
-    """Why no head of the layer is a problem of the paper; empty where each is.
+    """Return the reason that no head of the layer is a problem of the paper; empty where each is.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def obstacle(layer: AttentionLayer) -> str:
 
 
 def no_constant(layer: AttentionLayer) -> str:
-    """Why the layer has no K = ||Pi A||; empty where it has. Whatever is only added to the logits does not matter."""
+    """Return the reason that the layer has no K = ||Pi A||; empty where it has, whatever is added to the logits."""
     return f"the {layer.bending} bends the logits: they are not linear in a mask" if layer.bending else ""
 
 

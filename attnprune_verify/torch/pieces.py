@@ -71,7 +71,7 @@ class Piece:
 
 
 def pieces_of(structure: Structure, plan: Plan, index: int, matrices: Mapping[str, NDArray[np.int64]]) -> list[Piece]:
-    """Return what the plan prunes of block `index`; `matrices` as `matrices_in_files` has them."""
+    """Return the matrices of block `index` that the plan prunes; `matrices` as `matrices_in_files` has them."""
     found: list[Piece] = []
     for linear in structure.maps.values():
         factor = linear.factor

@@ -50,7 +50,7 @@ class Product(NamedTuple):
         return self._rows(self.inputs)
 
     def rows(self, of_outputs: Any) -> Any:
-        """Return what has the outputs' shape, as (tokens, out)."""
+        """Return an array of the outputs' shape as (tokens, out)."""
         return self._rows(of_outputs)
 
     def _rows(self, tensor: Any) -> Any:

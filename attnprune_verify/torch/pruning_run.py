@@ -109,7 +109,7 @@ class PruningRun:
         )
 
     def fits(self, setting: estimate.WindowSetting, seconds: float) -> bool:
-        """Return whether a setting's estimate, on this machine as it is loaded now, is within a number of seconds."""
+        """Return True where a setting's estimate, on this machine as loaded now, is within a number of seconds."""
         steps = steps_of(setting.k, setting.of(self.plan).reconstruct)
         return self._seconds(setting.k, setting.k * setting.n, steps)[1] <= seconds
 
@@ -224,7 +224,7 @@ class PruningRun:
         return rows
 
     def _echoes(self, ids: Sequence[AnyArray], workplace: Workplace, pruned: frozenset[int]) -> list[AnyArray]:
-        """Return what the steps of reconstruction see besides the windows, drawn while the model is dense."""
+        """Return the echoes that steps of reconstruction see besides the windows, drawn while the model is dense."""
         count = echo_count(len(ids), self.plan.reconstruct)
         if count and workplace.noted("echoes") is None:
             if pruned:

@@ -70,7 +70,7 @@ def _rows(batch: Any) -> Iterator[Any]:
 
 
 def _ragged(batch: Any) -> bool:
-    """Return whether the batch is a list of rows of several lengths."""
+    """Return True where the batch is a list of rows of several lengths."""
     return isinstance(batch, list | tuple) and all(np.ndim(row) == 1 for row in batch) and len(set(map(len, batch))) > 1
 
 

@@ -47,7 +47,7 @@ def assemble(
 
 
 def holds(target: Path, digest: str) -> bool:
-    """Return whether a folder holds the result of a request."""
+    """Return True where a folder holds the result of a request."""
     try:
         return bool(unsealed(read_regular(target / _REPORT))["request"] == digest)
     except (InvalidInstance, OSError, ValueError, KeyError, TypeError):

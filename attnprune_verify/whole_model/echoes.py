@@ -18,7 +18,7 @@ __all__ = ["drawn_echoes", "echo_count", "refuse_infinite", "steps_fields", "ste
 
 
 def echo_count(windows: int, steps: int | None) -> int:
-    """Return how many echoes are drawn: as many as steps are left when every window was seen, at most two of each.
+    """Return the number of echoes: the steps that are left when every window was seen, at most two of each.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def steps_of(windows: int, steps: int | None) -> int:
 
 
 def steps_fields(windows: int, steps: int | None, *, predicts: bool = True) -> dict[str, dict[str, float]]:
-    """Return what a request depends on besides its plan, where steps are taken: how many, how large, on what echoes.
+    """Return the settings of steps that a request depends on besides its plan: number, size, echoes.
 
     Examples
     --------

@@ -112,7 +112,7 @@ def _moved(weights: Weights, step: Weights, reach: float) -> Weights:
 
 
 def _reach(tried: float, f: float, slope: float, there: float) -> float:
-    """Return where the parabola with value f and this slope at 0 that goes through `there` is least."""
+    """Return the least point of the parabola with value f and this slope at 0 that goes through `there`."""
     bend = (there - f - slope * tried) / tried**2
     least = -slope / (2 * bend) if bend > 0 else np.inf
     return float(min(least, _FARTHEST * tried))

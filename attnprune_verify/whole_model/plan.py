@@ -102,7 +102,7 @@ class Plan:
         object.__setattr__(self, "budget", "matrix")
 
     def _chooses(self) -> bool:
-        """Return whether some weights go and some stay, of maps that are all pruned by the output-obs kind."""
+        """Return True where some weights go and some stay, of maps that are all pruned by the output-obs kind."""
         methods = {self.attention, self.rest} - {DENSE}
         kinds = {MATRIX_METHODS[name].options if name in MATRIX_METHODS else None for name in methods}
         if self.pattern is None:

@@ -139,7 +139,7 @@ class Request:
         self.workplace = Workplace(target.with_name(target.name + ".partial"), unfinished)
 
     def begun(self) -> bool:
-        """Return whether something of this very request is there, finished or not."""
+        """Return True where something of this very request is there, finished or not."""
         return self.workplace.begun() or (self._target.exists() and holds(self._target, self._digest))
 
     def finished(self) -> dict[str, Any] | None:
@@ -189,7 +189,7 @@ class Request:
 
 
 def effort(plan: Plan, windows: int, *, predicts: bool = True) -> dict[str, Any]:
-    """Return what the numbers of a plan depend on besides its settings: how much is spent by default.
+    """Return the default budgets, on which the numbers of a plan depend besides its settings.
 
     Examples
     --------

@@ -113,7 +113,7 @@ class Steps:
         return states
 
     def _goal(self, index: int) -> Array:
-        """Return what the dense block `index` puts out, from the last dense states that are there."""
+        """Return the outputs of the dense block `index`, from the last dense states that are there."""
         start, states = index + 1, self._workplace.states("target", index + 1)
         while states is None and start > 0:
             start -= 1

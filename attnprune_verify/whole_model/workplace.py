@@ -41,7 +41,7 @@ class Workplace:
         )
 
     def begun(self) -> bool:
-        """Return whether the folder is there and of this request."""
+        """Return True where the folder is there and of this request."""
         return self._kept.is_ours()
 
     @contextmanager
@@ -92,7 +92,7 @@ class Workplace:
         self._kept.remove(*(_states(kind, index) for index in range(count)))
 
     def has(self, kind: str, index: int) -> bool:
-        """Return whether the "block" or the "metrics" of block `index` are there."""
+        """Return True where the "block" or the "metrics" of block `index` are there."""
         told = kind != "block" or str(index) in (self.noted("damping") or {})  # else it is pruned anew, and told
         return told and self._kept.intact(f"{kind}-{index:04d}.arrays") is not None
 

@@ -102,7 +102,7 @@ class Probe:
         return f"yes, {self._differentiated(added)}"
 
     def _differentiated(self, added):
-        """Whether its gradient is right: of the weight of key 0 summed over rows, with weights 0.1, 0.2, 0.3, 0.4."""
+        """Return True where its gradient is right: of key 0's weight over rows, with weights 0.1, 0.2, 0.3, 0.4."""
         zeros, ones = np.zeros((1, 1, SIZE, SIZE)), np.eye(SIZE)[None, None]
         right = np.array([[0.09, -0.02, -0.03, -0.04]] * SIZE)
         try:

@@ -132,7 +132,7 @@ def rows() -> Iterator[dict[str, Any]]:
 
 
 def key_of(row: dict[str, Any]) -> str:
-    """Return what tells a measurement from others."""
+    """Return the key of a measurement."""
     return json.dumps([row[name] for name in ("method", *SETTING, "seed")])
 
 

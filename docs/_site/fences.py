@@ -1,4 +1,4 @@
-"""What a page shows is run: fences marked `run` are executed while the site is built, and their output is put in.
+"""Fences marked `run` are executed while the site is built, and their output is put into the page.
 
     ```console run             each line that starts with "$ " is a command; its output replaces what stood below it
     ```console run exit=1      the last command ends with 1

@@ -1,4 +1,4 @@
-"""What mkdocs calls while it builds: adds the generated pages, runs what pages show, turns formulas into MathML."""
+"""Hooks of mkdocs: the generated pages, runs what pages show, turns formulas into MathML."""
 
 from __future__ import annotations
 

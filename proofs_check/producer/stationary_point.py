@@ -164,7 +164,7 @@ def _centred(row: b.Balls) -> b.Balls:
 
 
 def _definite(a: b.Balls) -> bool:
-    """Return whether all pivots of LDL^T are positive."""
+    """Return True where all pivots of LDL^T are positive."""
     a = [list(row) for row in a]
     for k in range(len(a)):
         if not a[k][k] > 0:

@@ -34,7 +34,7 @@ def audited(folder: Path, attack: str, code: str = WRONG, only: str = "causal_ma
 
 
 def told(folder: Path, words: str, **terms: Any) -> str:
-    """Return what the expression ``words`` is inside the subject, or the name of the error that it raises.
+    """Return the value of the expression ``words`` inside the subject, or the name of the error that it raises.
 
     In it ``tried(way, ...)`` calls each way, and is what they return or the names of the errors they raise.
     """

@@ -82,7 +82,7 @@ def render(results) -> str:
 
 
 def marginal(record) -> bool:
-    """Whether the last bits of this machine's products decide the cell: error and bound within a factor of two."""
+    """Return True where this machine's last bits decide the cell: error near bound, to a factor of two."""
     return bool(record.error and record.bound) and 0.5 <= record.error / record.bound <= 2.0
 
 

@@ -44,7 +44,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def executed(snippet, folder, before=""):
-    """Return what the snippet prints in an interpreter of its own."""
+    """Return the output of the snippet in an interpreter of its own."""
     program = folder / "elsewhere" / "pasted.py"
     program.write_text(before + snippet, encoding="utf-8")
     run = subprocess.run(
@@ -67,7 +67,7 @@ for path in sys.argv[1:]:
 
 
 def executed_apart(snippets, folder):
-    """Return what each of several snippets prints, in a fork of one fresh interpreter that has imported NumPy alone."""
+    """Return the output of each snippet, in a fork of one fresh interpreter that has imported NumPy alone."""
     paths = [str(folder / "elsewhere" / f"pasted{place}.py") for place in range(len(snippets))]
     for path, snippet in zip(paths, snippets, strict=True):
         Path(path).write_text(snippet, encoding="utf-8")

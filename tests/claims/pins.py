@@ -145,7 +145,7 @@ def _meets(claim: Claim, hypothesis: Hypothesis, case: Case) -> bool:
 
 
 def says_nothing(found: list[Any]) -> int:
-    """How many cases have no steady side."""
+    """Count the cases without a steady side."""
     return sum(all(side[2:] == [None, None] for side in sides) for sides in found)
 
 
@@ -221,7 +221,7 @@ def _size(side: Any) -> float:
 
 
 def as_stored(found: dict[str, Any], stored: dict[str, Any]) -> bool:
-    """Whether a claim says what it said, of what it said it."""
+    """Return True where a claim's margin is the pinned one on the pinned cases."""
     return (
         found["cases"] == stored["cases"]
         and same_reach(found["fails"], stored["fails"])

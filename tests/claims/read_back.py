@@ -112,7 +112,7 @@ def printed_of(claim: Claim) -> Printed:
 
 
 def differences(claim: Claim) -> list[str]:
-    """Return what the formula and the computation do not have in common; raise `Unreadable` where it cannot be read."""
+    """Return the differences of formula and computation; raise `Unreadable` where the formula cannot be read."""
     known = cases(claim)[: _FEW if "/dM_" in claim.formula else None]
     evaluated = list(_evaluated(claim, known))
     text = printed(claim, known, {name for q, _ in evaluated for name in q.noted})
@@ -173,7 +173,7 @@ def _own_conditions(claim: Claim, evaluated: list[tuple[Quantities, Any]], text:
 
 
 def _of_the_case(link: Link, scope: Scope) -> bool:
-    """Return whether a condition is one of the case, so that it can be read without what the margin notes."""
+    """Return True where a condition is one of the case, so that it can be read without what the margin notes."""
     try:
         link.values(scope)
     except (Unreadable, AttributeError, ArithmeticError, LookupError, ValueError):
@@ -182,7 +182,7 @@ def _of_the_case(link: Link, scope: Scope) -> bool:
 
 
 def _of_a_condition(link: Link, pairs: list[Pair], never_equal: bool = False) -> str:
-    """Return what is wrong with a condition as the cases meet it: that it fails, or is not as sharp as it is printed.
+    """Return the fault of a condition as the cases meet it: it fails, or is not as sharp as it is printed.
 
     ``<=`` is printed where some case meets it with equality and not all do, ``<`` where none does, and each bound is
     approached.
@@ -281,7 +281,7 @@ def _noted(claim: Claim, known: list[Case]) -> set[str]:
 
 
 def holds_as_printed(condition: str, claim: Claim, q: Quantities, letters: Letters) -> bool:
-    """Return whether a condition of the notation, ``beta > 0 and n >= 2``, is met at a case, exactly."""
+    """Return True where a condition of the notation, ``beta > 0 and n >= 2``, is met at a case, exactly."""
     known = {**letters_of(claim.id), **letters}
     text = Printed.of(condition, {*COMMON, *known, *q.case.values}, [*names_of(claim.id), *letters])
     scope = Scope(q, known, text.definitions)
@@ -306,13 +306,13 @@ def _pairs(relation: Any) -> Iterator[Pair]:
 
 
 def _holds(link: Link, scope: Scope, exactly: bool = False) -> bool:
-    """Return whether a condition is met, up to rounding or exactly."""
+    """Return True where a condition is met, up to rounding or exactly."""
     relation = _RELATIONS[link.relation]
     return all(relation(a, b) or (not exactly and link.relation != "<" and _close(a, b)) for a, b in link.values(scope))
 
 
 def _of_a_step(link: Link) -> bool:
-    """Return whether a condition bounds the step of a descent, which the check then takes as long."""
+    """Return True where a condition bounds the step of a descent, which the check then takes as long."""
     return link.small.kind == "letter" and link.small.text == "eta"
 
 
@@ -345,7 +345,7 @@ def _at(pairs: list[list[Pair]], place: int) -> list[list[Pair]]:
 
 
 def _among(values: list[list[Pair]], pairs: list[list[Pair]]) -> bool:
-    """Whether a relation is always the same one of several that share a part."""
+    """Return True where a relation is always the same one of several that share a part."""
     sizes = {len(here) for here in pairs if here}
     return len(sizes) == 1 and any(_matches(values, _at(pairs, place)) for place in range(min(max(sizes), _SEVERAL)))
 
@@ -356,19 +356,19 @@ def _same_numbers(pairs: list[Pair]) -> bool:
 
 
 def _deviation(relation: str, side: list[list[Pair]]) -> bool:
-    """Whether the part bounds a deviation by the rounding of it, not a quantity by another."""
+    """Return True where the part bounds a deviation by its rounding, not a quantity by another."""
     return all(0 <= a and b < _ROUNDING if relation == "<=" else a == b == 0 for pairs in side for a, b in pairs)
 
 
 def _printed_as(link: Link, values: list[list[Pair]], pairs: list[list[Pair]]) -> bool:
-    """Return whether a relation is that of a part: where it is meant only there, and an equation up to its scale."""
+    """Return True where a relation is that of a part: where it is meant only there, and an equation up to its scale."""
     if link.own and any(len(one) != len(other) for one, other in zip(values, pairs, strict=True)):
         return False
     return _matches(values, pairs) or (link.relation == "=" and all(map(_equal_sides, values, pairs)))
 
 
 def _equal_sides(printed: list[Pair], computed: list[Pair]) -> bool:
-    """Return whether entries of both sides are equal but for what is nothing beside the largest."""
+    """Return True where entries of both sides are equal but for what is nothing beside the largest."""
     if not computed or len(printed) != len(computed):
         return not computed
     scale = max(max(abs(a), abs(b)) for a, b in computed)

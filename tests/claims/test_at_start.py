@@ -37,7 +37,7 @@ def cases(claim: Claim) -> Iterable[Case]:
 
 
 def of_descent(claim: Claim) -> bool:
-    """Whether its margin takes steps."""
+    """Return True where its margin takes steps."""
     module = sys.modules[claim.margin.__module__]
     if claim.id.startswith("exp:") or not {"descend", "moving"} & set(vars(module)):
         return False
@@ -50,7 +50,7 @@ def of_descent(claim: Claim) -> bool:
 
 
 def says_more_than_its_start(claim: Claim) -> bool:
-    """Whether the conclusion fails at the start, in a case that meets the hypotheses."""
+    """Return True where the conclusion fails at the start, in a case that meets the hypotheses."""
     for case in cases(claim):
         with working_precision():
             if try_case(claim, case, FLOAT).failed is not None:

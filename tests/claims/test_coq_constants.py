@@ -74,7 +74,7 @@ def as_printed(text: str, values: dict[str, float]) -> float:
 
 
 def unlike(one: Constant, sentence: str, formula: str) -> list[str]:
-    """Return where the two constants differ."""
+    """Return the places in which the two constants differ."""
     coq = expression(sentence, one.coq)
     printed = expression(re.sub(r"sqrt (\d)", r"sqrt(\1)", formula), one.printed)
     pairs = [(in_coq(coq, at, sentence), as_printed(printed, at) ** one.power) for at in VALUES]

@@ -47,7 +47,7 @@ _SLOW = {"exp:full_rank_tokens-rank", "exp:full_rank_tokens-theorem"}
 
 
 def read(claim: Claim) -> list[str]:
-    """Return what differs; a formula that nothing can be compared with differs as a whole."""
+    """Return the differences; a formula that nothing can be compared with differs as a whole."""
     try:
         return [*differences(claim), *unlike_hypotheses(claim)]
     except (Unreadable, LookupError, AttributeError, TypeError, ValueError, ArithmeticError) as error:

@@ -25,7 +25,7 @@ def segments(path):
 
 
 def crosses(piece, box):
-    """Whether a piece runs through the inside of a box (x, y, width, height)."""
+    """Return True where a piece runs through the inside of a box (x, y, width, height)."""
     x1, y1, x2, y2 = piece
     x, y, width, height = box
     return x1 < x + width and x2 > x and y1 < y + height and y2 > y

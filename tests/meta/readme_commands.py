@@ -14,7 +14,7 @@ FENCE = re.compile(r"^```console run( exit=1)?\n\$ (.*)\n((?:(?!```).*\n)*)```$"
 
 
 def printed(command: str, exits: int, folder: Path) -> str:
-    """Return what the command prints in the folder, where this checkout's examples and tests are."""
+    """Return the output of the command in the folder, where this checkout's examples and tests are."""
     for name in ("examples", "tests"):
         if not (folder / name).exists():
             (folder / name).symlink_to(ROOT / name, target_is_directory=True)

@@ -66,7 +66,7 @@ def typed(text: str) -> list[str]:
 
 
 def counts() -> dict[str, int]:
-    """Return how many numbers of each page are typed."""
+    """Count the typed numbers of each page."""
     found = {page.relative_to(ROOT).as_posix(): len(typed(page.read_text("utf-8"))) for page in pages()}
     return {name: count for name, count in found.items() if count}
 

@@ -37,7 +37,7 @@ def chosen(config: pytest.Config) -> list[Mutant]:
 
 
 def covers(name: str, item: pytest.Item) -> bool:
-    """Whether the item is the named test, whose parameters may be left out."""
+    """Return True where the item is the named test, whose parameters may be left out."""
     return item.nodeid == name or item.nodeid.startswith(name + "[")
 
 

@@ -86,7 +86,7 @@ class Numbered:
         return number
 
     def reasons(self, traps: Iterable[Path], **environment: str) -> dict[str, str]:
-        """Return what the program says of each trap."""
+        """Return the program's answer to each trap."""
         command = [str(self.folder / "build" / "second"), *map(str, traps)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **environment})
         found = re.findall(r"^\w+ (\S+)\.json: (.*)$", done.stdout, flags=re.MULTILINE)

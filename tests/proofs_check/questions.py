@@ -147,7 +147,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def reason(judge: Any, name: str) -> str:
-    """Return what the checker answers to a trap: the reason, that it accepts, or the error that it dies of."""
+    """Return the checker's answer to a trap: the reason, that it accepts, or the error that it dies of."""
     try:
         verdict = judge(invalid()[f"{name}.json"])
     except Exception as error:
@@ -185,7 +185,7 @@ def _run_on(*_: object) -> None:
 
 
 def _ends(names: list[str]) -> dict[str, tuple[list[tuple[str, int]], str]]:
-    """Return where each trap is refused: files and lines of the calls to the last Reject, inmost first; the reason."""
+    """Return the places of refusal by trap: files and lines of calls to the last Reject, inmost first; the reason."""
     last: list[tuple[str, int]] = []
     reject = importlib.import_module(f"{PACKAGE}.reject").Reject
     original = reject.__init__

@@ -64,7 +64,7 @@ def unneeded(site: Site) -> list[str]:
 
 
 def drawn(site: Site) -> str:
-    """Return where a question stands in an order that ATTNPRUNE_DRAW draws, the commit in CI."""
+    """Return the place of a question in an order that ATTNPRUNE_DRAW draws, the commit in CI."""
     return hashlib.sha256(f"{os.environ.get('ATTNPRUNE_DRAW', '')} {site.name}".encode()).hexdigest()
 
 
@@ -73,7 +73,7 @@ ALONE = [site for site in ASKED if [one.name for one in SITES].count(site.name) 
 
 
 def bounded(site: Site) -> bool:
-    """Whether a trap ends without the question: a limit of work that is gone would be waited for."""
+    """Return True where a trap ends without the question: a limit of work that is gone would be waited for."""
     return "GaveUp" not in site.text and "affordable" not in site.text and not site.module.startswith("document")
 
 

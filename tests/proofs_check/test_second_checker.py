@@ -44,7 +44,7 @@ def test_it_accepts_every_certificate(program: Path) -> None:
 
 
 def walks(content: bytes) -> bool:
-    """Return whether a certificate is judged by a search or a descent, which take most of the time."""
+    """Return True where a certificate is judged by a search or a descent, which take most of the time."""
     return any(
         f'"{statement}"'.encode() in content for statement in ("new:best_mask", "new:descent_mask_far_from_best")
     )

@@ -15,7 +15,7 @@ _WIDE = 400
 
 
 def text_of(report: Any) -> str:
-    """Return what a terminal of many columns shows."""
+    """Return the text on a terminal of many columns."""
     out = io.StringIO()
     Console(file=out, width=_WIDE, color_system=None, highlight=False).print(report)
     return out.getvalue()

@@ -33,7 +33,7 @@ def result() -> CheckResult:
 
 
 def read(text: str, result: CheckResult) -> dict[str, Any]:
-    """Return what the text says: verdicts by row, the headline, the theorem's line, the last sentence."""
+    """Read verdicts by row, the headline, the theorem's line and the last sentence."""
     last = [line for line in text.splitlines() if "Outcome:" in line][0]
     theorem = row(text, "thm:our_convergence").split("\n")[0]
     said = re.search(r"Assumptions of the paper that fail on this instance: (.*?)\.\n", text, re.DOTALL)

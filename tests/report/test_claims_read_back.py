@@ -55,7 +55,7 @@ def counted(result: ClaimsResult) -> Counter[str]:
 
 
 def held(result: ClaimsResult, group: str) -> tuple[int, int]:
-    """Return how many statements of a group hold under every reading, and how many there are."""
+    """Count the statements of a group that hold under every reading, and all of them."""
     verdicts: dict[str, list[bool]] = {}
     for record in result.records:
         if record.claim.group == group:

@@ -74,7 +74,7 @@ FINE = {name: judged(make) for name, make in CASES.items()}
 
 
 def breaches(fine, coarse):
-    """Return what a coarse route claims against the fine one: bounds crossed, verdicts turned over."""
+    """Return the contradictions of a coarse route and the fine one: bounds crossed, verdicts turned over."""
     f, c = fine["constants"], coarse["constants"]
     claims = {
         "K_lower above K": c["K_lower"] * (1 - ROUNDING) <= f["K"],

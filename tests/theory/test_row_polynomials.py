@@ -48,7 +48,7 @@ LOWER = (lower_at_vertex, lower_active, lower_inactive)
 
 
 def proved_below(polynomial, bound, free_w):
-    """Whether `polynomial` <= bound on {x, w, y >= 0, x + w + y <= 1, 0 <= z <= y^2}; its largest value seen.
+    """Return True where `polynomial` <= bound on {x, w, y >= 0, x + w + y <= 1, 0 <= z <= y^2}; its largest value seen.
 
     Degree <= 6 polynomials with gradient at most 40 and second derivatives at most 120 on the unit box: on a box of
     half-width r around a point, value <= value(centre) + r sum |difference quotients| + second-order term.

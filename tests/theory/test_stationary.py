@@ -167,7 +167,7 @@ def test_eigenvalue_bounds_hold_for_every_matrix_in_the_balls() -> None:
 
 
 def below(polynomial, limit: str, low: float, high: float) -> bool:  # type: ignore[no-untyped-def]
-    """Whether the polynomial is below the limit on all of [low, high]: boxes as balls, halved where that is open."""
+    """Return True where the polynomial is below the limit on [low, high]: boxes as balls, halved where that is open."""
     middle, half = (low + high) / 2, (high - low) / 2
     if polynomial(arb(middle, half)) < arb(limit):
         return True

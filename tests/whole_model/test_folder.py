@@ -289,7 +289,7 @@ def test_stored_numbers_are_the_nearest(dtype):
 
 
 def _finished(folder):
-    """How many files are there under their final name; 0 where the folder is renamed while one looks."""
+    """Count the files under their final name; 0 where the folder is renamed while they are counted."""
     try:
         return sum(path.is_file() and not path.name.startswith(".") for path in folder.rglob("*"))
     except FileNotFoundError:

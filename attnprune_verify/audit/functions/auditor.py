@@ -131,7 +131,7 @@ class Auditor(Examiner):
         return super()._finding(check)
 
     def _names_it(self, name: str) -> bool:
-        """Return whether the mistake behind one more failure of a function is looked for."""
+        """Return True where the mistake behind one more failure of a function is looked for."""
         first = name not in self._looked_for
         self._looked_for.add(name)
         return self.names == "all" or (self.names == "first" and first)
@@ -248,7 +248,7 @@ def _parts(function: str, returned: int) -> tuple[str, ...]:
 
 
 def _of_framework(holder: object) -> bool:
-    """Return whether a live target, or one of its functions, declares that it computes with torch or jax."""
+    """Return True where a live target, or one of its functions, declares that it computes with torch or jax."""
     static = inspect.getattr_static  # what a property does is done in the subject's process
     functions = (holder.get(name) if isinstance(holder, dict) else static(holder, name, None) for name in FUNCTIONS)
     return any(static(one, "FRAMEWORK", "numpy") in ("torch", "jax") for one in (holder, *functions))

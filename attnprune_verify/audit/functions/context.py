@@ -250,12 +250,12 @@ class Context:
         return [sample for sample in self._kept if id(sample) in self.of(function).answers]
 
     def too_slow(self, function: str, sample: Sample) -> bool:
-        """Return whether this instance would take a slow subject too long; small ones never do."""
+        """Return True where this instance would take a slow subject too long; small ones never do."""
         rate = self.of(function).rate
         return sample.work > _SMALL and np.isfinite(rate) and rate * sample.work > _TOO_SLOW
 
     def misshapen(self, function: str, sample: Sample, answer: Answer) -> str | None:
-        """Why what was returned is not of the contract's shape and kind, or None."""
+        """Return the reason that an answer is not of the contract's shape and kind, or None."""
         for part, shape in zip(answer.parts, shapes(function, sample), strict=True):
             if part.dtype.kind not in "biuf":
                 return f"returns {part.dtype}, not real numbers"
@@ -264,7 +264,7 @@ class Context:
         return None
 
     def refuses_batches(self, function: str) -> str | None:
-        """Why a batch X of shape (k, n, d) is not accepted, or None if it is: probed once."""
+        """Return the reason that a batch X of shape (k, n, d) is not accepted, or None if it is: probed once."""
         known = self.of(function)
         if known.batches is None:
             found = self.samples("batch", function)
@@ -280,7 +280,7 @@ class Context:
         return (problem, found[0]) if problem is not None and self._misread(function, found) else None
 
     def _misread(self, function: str, found: tuple[Sample, ...]) -> bool:
-        """Return whether a batch was answered, in a shape that code for one sample does not make of it by accident.
+        """Return True where a batch was answered, in a shape that code for one sample does not make of it by accident.
 
         An array product carries another axis along: one result per sample, or one per pair of samples. In a target
         whose other functions average over batches that is no accident.

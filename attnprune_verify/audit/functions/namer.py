@@ -214,7 +214,7 @@ class Namer:
         return record
 
     def _differs_now(self, name: str, finding: Finding) -> bool:
-        """Return whether the failing call, repeated, gives the right value."""
+        """Return True where the failing call, repeated, gives the right value."""
         if name not in ENCLOSED or not finding.samples:
             return False
         sample = finding.samples[0]
@@ -364,7 +364,7 @@ class Namer:
 
 
 def _alike(first: Sequence[NDArray[Any]], second: Sequence[NDArray[Any]]) -> bool:
-    """Return whether two results differ by no more than sums in another order make them differ."""
+    """Return True where two results differ by no more than sums in another order make them differ."""
     return len(first) == len(second) and all(
         a.shape == b.shape and np.allclose(a.astype(float), b.astype(float), rtol=1e-4, atol=0, equal_nan=True)
         for a, b in zip(first, second, strict=True)
@@ -377,10 +377,10 @@ def _any_wrong(name: str, observations: list[Observation]) -> bool:
 
 
 def _towering(sample: Sample) -> bool:
-    """Return whether exp may overflow, in float32 at least."""
+    """Return True where exp may overflow, in float32 at least."""
     return max(sample.largest[-2:]) > 80.0
 
 
 def _overflowing(here: list[Observation]) -> bool:
-    """Return whether results are not finite, or missing, on instances where only exp can overflow."""
+    """Return True where results are not finite, or missing, on instances where only exp can overflow."""
     return not here or any(not all(np.isfinite(part).all() for part in one.parts if part is not None) for one in here)

@@ -95,7 +95,7 @@ def _right(context: Context, function: str, sample: Sample, answer: Answer) -> b
 
 
 def _passes(context: Context, function: str, sample: Sample) -> bool | None:
-    """Return whether the function is right on a sample; None if it gives no answer."""
+    """Return True where the function is right on a sample; None if it gives no answer."""
     try:
         return _right(context, function, sample, context.answer(function, sample))
     except SubjectLost:
@@ -215,7 +215,7 @@ def _shown_precision(context: Context, function: str, returned: list[NDArray[np.
 
 
 def smoothly_wrong(context: Context, function: str) -> bool:
-    """Return whether the error follows the inputs, as a wrong formula's does and that of rounding to 16 bits does not.
+    """Return True where the error follows the inputs: a wrong formula's does, that of rounding to 16 bits does not.
 
     Every number is changed by up to two hundredths, which is many units in the last place of 16 bits.
     """

@@ -108,7 +108,7 @@ def _refuse_strangers(given: Tensors, places: Plain, without: tuple[str, ...]) -
 
 
 def _wrong(answer: Foreign, lowest: Foreign, highest: Foreign) -> str:
-    """Why an answer is wrong; empty if it is right."""
+    """Return the reason that an answer is wrong; empty if it is right."""
     if answer.shape != lowest.shape:
         return f"the shape is {answer.shape} where {lowest.shape} is right"
     lowest, highest, answer = (one.astype(np.float64) for one in (lowest, highest, answer))

@@ -100,7 +100,7 @@ def _instances(dtype: str, seed: int) -> Iterator[KernelSample]:
 
 
 def _storable(sample: KernelSample) -> bool:
-    """Return whether a sample is small and has one right result: not log sum exp with sinks, nor poisoned queries."""
+    """Return True where a sample is small and has one right result: no log sum exp with sinks, no poisoned queries."""
     left_open = (sample.lse and sample.sinks is not None) or (sample.poison is not None and sample.empty)
     return sample.longest <= _LONGEST and not left_open
 

@@ -83,7 +83,7 @@ def _characters(arrays: Mapping[str, NDArray[Any]]) -> int:
 
 
 def doubtless(rho: float, size: int) -> bool:
-    """Return whether the product of the floats, of their exact values and of the decimals have one floor."""
+    """Return True where the product of the floats, of their exact values and of the decimals have one floor."""
     return len({int(rho * size), int(Fraction(rho) * size), int(Fraction(str(rho)) * size)}) == 1
 
 

@@ -17,7 +17,7 @@ def format_factor(factor: float) -> str:
 
 
 def follows_curve(z: NDArray[np.float64], error: NDArray[np.float64]) -> bool:
-    """Return whether errors are a function of the distances z: von Neumann's ratio of neighbours is far below 1.
+    """Return True where errors are a function of the distances z: von Neumann's ratio of neighbours is far below 1.
 
     Examples
     --------

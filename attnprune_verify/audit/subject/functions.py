@@ -221,7 +221,7 @@ def _as_parts(value: Any, parts: int, attributes: list[str], largest: int) -> li
 
 
 def _has_tensors(value: Any) -> bool:
-    """Return whether there are tensors in it, which NumPy takes only without their graph."""
+    """Return True where there are tensors in it, which NumPy takes only without their graph."""
     items = value if isinstance(value, (list, tuple)) else [value]
     return any(hasattr(item, "detach") for item in items)
 

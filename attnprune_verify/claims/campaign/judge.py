@@ -41,7 +41,7 @@ _UNSUITED = (Undecidable, TooManyBranches, TypeError, AttributeError, ValueError
 
 
 def attackable(claim: Claim) -> bool:
-    """Return whether random instances can violate the claim: not if it is measured, or about one listed case."""
+    """Return True where random instances can violate the claim: not if it is measured, or about one listed case."""
     return isinstance(claim.supply, Instances | Arrays) and not claim.tags & {"existential", "measured"}
 
 

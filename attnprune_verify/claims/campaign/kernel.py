@@ -17,7 +17,7 @@ __all__ = ["code", "kernel"]
 
 @cache
 def kernel() -> dict[str, str]:
-    """Return what a campaign's numbers depend on besides its settings: BLAS, vector units, versions, and bits.
+    """Return the machine that a campaign's numbers depend on: BLAS, vector units, versions, and bits.
 
     `bits` is a digest of exponentials, logarithms, cosines, products, eigenvalues and singular values of fixed
     matrices: two machines with equal bits round alike, whatever they are called.

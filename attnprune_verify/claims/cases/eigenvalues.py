@@ -41,7 +41,7 @@ def extreme_eigenvalues(symmetric: Any, arithmetic: Arithmetic) -> tuple[Any, An
 
 
 def positive_definite(gram: Any, shift: Any) -> bool:
-    """Return whether gram - shift I certainly has positive pivots (L D L^T without square roots)."""
+    """Return True where gram - shift I certainly has positive pivots (L D L^T without square roots)."""
     work = gram - np.diag([shift] * len(gram))
     for k in range(len(work)):
         if not work[k, k] > 0:

@@ -338,7 +338,7 @@ _before: Quantities | None = None
 
 
 def _same_maps(one: Case, other: Case) -> bool:
-    """Return whether X, W and the mask of two cases are the same to the last bit."""
+    """Return True where X, W and the mask of two cases are the same to the last bit."""
     return "X" in one and "W" in one and all(_same(one.get(name), other.get(name)) for name in ("X", "W", "mask"))
 
 

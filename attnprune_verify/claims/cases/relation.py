@@ -191,7 +191,7 @@ def _decide_one(kind: str, a: Any, b: Any) -> bool | None:
 
 
 def agrees_to(relation: Relation, digits: int) -> bool:
-    """Return whether both sides are small balls that agree to that many digits: an attained bound."""
+    """Return True where both sides are small balls that agree to that many digits: an attained bound."""
     sides = np.broadcast_arrays(
         np.atleast_1d(np.asarray(relation.lhs, dtype=object)), np.atleast_1d(np.asarray(relation.rhs, dtype=object))
     )

@@ -161,7 +161,7 @@ class _Reader:
                 return found
 
     def _starts(self) -> bool:
-        """Return whether a factor follows."""
+        """Return True where a factor follows."""
         token, kind = self.next, self.kind
         if kind in ("letter", "number"):
             return token != "o" and token not in _BETWEEN

@@ -36,7 +36,7 @@ class Scope:
         return str(self.letters["||"](self.q)) if "||" in self.letters else "_F"
 
     def named(self, name: str) -> Any:
-        """Return what the letter stands for; an array has two dimensions, a vector is a column."""
+        """Return the value of the letter; an array has two dimensions, a vector is a column."""
         if name in self.indices:
             return float(self.indices[name])
         base, _, index = name.rpartition("_")
@@ -70,7 +70,7 @@ class Scope:
         return _shaped(array[tuple(self.indices[letter] for letter in index)])
 
     def range(self, letter: str) -> Iterable[int]:
-        """Return what an index runs over: i over tokens, j and k over those that it sees, a and b over features."""
+        """Return the range of an index: i over tokens, j and k over those that it sees, a and b over features."""
         if letter in self.features:
             return range(len(self.q.M))
         if f"range {letter}" in self.letters:
@@ -191,7 +191,7 @@ class Link(NamedTuple):
         return found
 
     def holds(self, scope: Scope) -> bool:
-        """Return whether the relation holds exactly, at the places that the indices are set to."""
+        """Return True where the relation holds exactly, at the places that the indices are set to."""
         both = np.broadcast_arrays(value(self.small, scope), value(self.large, scope))
         return bool(np.all(_RELATIONS[self.relation](*both)))
 
@@ -254,7 +254,7 @@ class Printed(NamedTuple):
 
     @classmethod
     def of(cls, text: str, known: Iterable[str], more: Iterable[str] = ()) -> Printed:
-        """Return what a text prints; `known` are the letters that it does not define."""
+        """Read a formula's text; `known` are the letters that it does not define."""
         links: list[Link] = []
         conditions: list[Link] = []
         definitions: dict[str, Node] = {}

@@ -386,6 +386,6 @@ def symbols_of(claim: Claim) -> dict[str, str]:
 
 
 def said(name: str, text: str) -> bool:
-    """Return whether a text defines a symbol: ``K = ...``, ``P is a bound``, ``m the number``."""
+    """Return True where a text defines a symbol: ``K = ...``, ``P is a bound``, ``m the number``."""
     after = r",? (?:=(?! [01]\b) |being |is the |is a |is that |the (?:number|largest|least|smallest|mean|rows))"
     return bool(re.search(_WORD + re.escape(name) + after, text))

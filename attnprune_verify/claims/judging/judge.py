@@ -205,7 +205,7 @@ def _conclude(claim: Claim, judgement: Judgement, confirmed: list[Trial], arithm
 
 
 def _cannot_be_meant(claim: Claim, rng: np.random.Generator, judgement: Judgement) -> bool:
-    """Return whether the claimed defect certainly shows on every case of the supply."""
+    """Return True where the claimed defect certainly shows on every case of the supply."""
     arithmetic = EXACT if claim.arithmetic == "exact" else BALL
     shown: list[Trial] = []
     for case in claim.supply.families(rng):

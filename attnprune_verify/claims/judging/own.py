@@ -124,7 +124,7 @@ def _pairs(relation: Relation) -> list[Pair]:
 
 
 def _alike(printed: list[list[Pair]], computed: list[list[Pair]]) -> bool:
-    """Return whether all sides agree, up to a positive factor in common, or squared on both sides."""
+    """Return True where all sides agree, up to a positive factor in common, or squared on both sides."""
     pairs = [(a, b) for here, there in zip(printed, computed, strict=True) for a, b in zip(here, there, strict=False)]
     if not pairs or any(len(here) != len(there) for here, there in zip(printed, computed, strict=True)):
         return False

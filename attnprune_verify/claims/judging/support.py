@@ -29,7 +29,7 @@ class Standing:
         return self._made[claim.test_id]
 
     def ancestors_hold(self, claim: Claim) -> bool:
-        """Return whether every statement that the claim rests on holds; those that it names itself are judged first.
+        """Return True where every statement that the claim rests on holds; those that it names itself are judged first.
 
         An ancestor counts under the same reading where it has it, else under all of its readings. A misstated or
         ill-posed one counts through its repair: it was printed wrongly, and the repair is what was used.

@@ -85,7 +85,7 @@ def _ratios(found: Iterable[Relation]) -> dict[str, float]:
 
 
 def matters(case: Case) -> bool:
-    """Return whether attention decides: some row has a choice, and K^2/(K^2 + lam) > 1/10. True without an instance."""
+    """Return True without an instance, or where a row has a choice and K^2/(K^2 + lam) > 1/10: attention decides."""
     if "X" not in case or "W" not in case or np.ndim(case["X"]) != 2:
         return True
     q = in_floats(case)

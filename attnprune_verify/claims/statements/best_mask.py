@@ -71,7 +71,7 @@ def _tiny_losses() -> Iterator[Case]:
 
 
 def _rounding(q: Quantities) -> float:
-    """Return what the search's rounding can take from ||c||/sqrt 2: sqrt(n_e) times a weight's relative rounding.
+    """Return the loss of ||c||/sqrt 2 to the search's rounding: sqrt(n_e) times a weight's relative rounding.
 
     A logit's difference is off by s = 4 (d^2 + 8) u max_ij sum_ab |W_ab x_ia x_jb|, some eight times over, and an
     exponential, a sum of n of them and a division by 4 u each.

@@ -61,7 +61,7 @@ def _title(id_: str) -> str:
 
 
 def _where(entry: Measured) -> str:
-    """Return what the sentence was measured on; a sentence about more would be broader than its check."""
+    """Return the settings that the sentence was measured on; a sentence about more would be broader than its check."""
     which: dict[str, list[str]] = {}
     for data in entry.data:
         kind, _, one = data.partition(": ")
@@ -71,7 +71,7 @@ def _where(entry: Measured) -> str:
 
 
 def _counts(entry: Measured) -> str:
-    """Return how many readings agree and disagree, and why some decide nothing."""
+    """Count the readings that agree and disagree, with the reasons of those that decide nothing."""
     counts = Counter(one.verdict for one in entry.findings)
     verbs = {"agrees": "agree", "disagrees": "disagree", "undecided": "are undecided"}
     said = ", ".join(f"{counts[word]} {verb}" for word, verb in verbs.items() if counts[word])

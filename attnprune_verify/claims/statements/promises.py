@@ -129,7 +129,7 @@ def _promised(
 
 
 def _letters(whole: Quantities, points: list[Quantities], entries: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the formula's letters stand for: the walk, and the numbers of the guarantees that apply."""
+    """Return the values of the formula's letters: the walk, and the numbers of the guarantees that apply."""
     goal, limits = entries["gradient-norm"].numbers, entries["confinement"].numbers
     squares = [whole.square(point.gradient) for point in points]
     return {

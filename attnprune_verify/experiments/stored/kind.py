@@ -72,7 +72,7 @@ class Stored(ABC):
     def setting(self, run: Any) -> str: ...
 
     def by_rounding(self, run: Any) -> bool:
-        """Return whether rounding chooses among nearly equal entries in a method that descends on no mask."""
+        """Return True where rounding chooses among nearly equal entries in a method that descends on no mask."""
         return False
 
     def disturbed(self, run: Any, disturbance: float) -> list[Row] | None:

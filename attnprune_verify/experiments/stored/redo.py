@@ -79,7 +79,7 @@ def odds(path: Path, seconds: float, *, draws: int = 4000) -> tuple[float, float
 
 
 def is_chaotic(record: StoredRecord, stored: Stored, run: Any) -> bool:
-    """Return whether `DISTURBANCE` moved the numbers of the run's setting, or was never tried on that setting."""
+    """Return True where `DISTURBANCE` moved the numbers of the run's setting, or was never tried on that setting."""
     setting = stored.setting(run)
     return bool(setting) and record.moved.get(setting, math.inf) > TOLERANCE
 

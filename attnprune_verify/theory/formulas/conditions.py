@@ -67,7 +67,7 @@ def in_box(entry: Number, *, arithmetic: Arithmetic = BALL) -> bool:
 
 @formula("||M||_F <= d", "fix:PL_ineq", norm_M="||M||_F")
 def in_ball(norm_M: Number, d: Number, *, arithmetic: Arithmetic = BALL) -> bool:
-    """Return whether ||M||_F <= d: the repaired cross term needs it, and descent from M = 1 preserves it.
+    """Return True where ||M||_F <= d: the repaired cross term needs it, and descent from M = 1 preserves it.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def in_ball(norm_M: Number, d: Number, *, arithmetic: Arithmetic = BALL) -> bool
 
 @formula("0 <= lam <= 1", "lem:PL_ineq")
 def lam_in_unit_interval(lam: Number, *, arithmetic: Arithmetic = BALL) -> bool:
-    """Return whether 0 <= lam <= 1, the hypothesis of lem:PL_ineq.
+    """Return True where 0 <= lam <= 1, the hypothesis of lem:PL_ineq.
 
     Examples
     --------

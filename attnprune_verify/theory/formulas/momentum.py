@@ -66,7 +66,7 @@ def smallest_gradient(
 
 @formula("eta lam > 2 (1 + theta)", "new:heavy_ball_diverges")
 def diverges(theta: Number, eta: Number, lam: Number, *, arithmetic: Arithmetic = BALL) -> bool:
-    """Return whether the part of M that does not enter the attention certainly grows without bound.
+    """Return True where the part of M that does not enter the attention certainly grows without bound.
 
     Examples
     --------

@@ -99,7 +99,7 @@ def trusted_radius(m: Number, a: Number, b: Number, *, arithmetic: Arithmetic = 
 
 @formula("4 N < m R^2", "new:certified_stationary_point")
 def finds(N: Number, m: Number, R: Number, *, arithmetic: Arithmetic = BALL) -> bool:
-    """Return whether N = <g, H^{-1} g> is certainly so small that a stationary point lies within R.
+    """Return True where N = <g, H^{-1} g> is certainly so small that a stationary point lies within R.
 
     Examples
     --------

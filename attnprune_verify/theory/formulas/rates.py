@@ -111,7 +111,7 @@ def linear_rate(lam: Number, L: Number, *, arithmetic: Arithmetic = BALL) -> Any
 
 @formula("lam > C_- K^2", "new:strongly_convex_descent")
 def strongly_convex(K: Number, lam: Number, *, arithmetic: Arithmetic = BALL) -> bool:
-    """Return whether L is certainly strongly convex on all of R^{d x d}.
+    """Return True where L is certainly strongly convex on all of R^{d x d}.
 
     Examples
     --------

@@ -28,7 +28,7 @@ def dot_error(length: int) -> float:
 
 
 def completes(A: Array) -> bool:
-    """Return whether the float Cholesky decomposition of the symmetric `A` runs to completion."""
+    """Return True where the float Cholesky decomposition of the symmetric `A` runs to completion."""
     if not np.isfinite(A).all():
         return False
     factor, info = dpotrf(A, lower=1, clean=0)

@@ -94,7 +94,7 @@ def _visible_flaw(X: Array) -> str | None:
 
 
 def exact_rank_is_full(X: Array) -> bool:
-    """Return whether the n <= d rows of floats are linearly independent over the rationals.
+    """Return True where the n <= d rows of floats are linearly independent over the rationals.
 
     Examples
     --------
@@ -192,7 +192,7 @@ def _magnitude(ball: arb) -> int:
 
 
 def is_positive_semidefinite(X: Array, shift: float) -> bool:
-    """Return whether X X^T - shift I is positive semidefinite, so that `shift` is an admissible beta.
+    """Return True where X X^T - shift I is positive semidefinite, so that `shift` is an admissible beta.
 
     Decided by the enclosure of lambda_min; inside it exactly, by elimination in rationals, for n <= 32, and beyond
     against the Rayleigh quotient of the inverse, whose distance to lambda_min is far below a rounding error.

@@ -119,7 +119,7 @@ def render(results: list[tuple[WrongKernel, AuditResult]]) -> str:
 
 
 def values_of(wrong: WrongKernel, folder: Path | str) -> list[Record]:
-    """Return what the checks of values find in the function that a wrong kernel is wrong in; features in pairs."""
+    """Return the findings of value checks in the function that a wrong kernel is wrong in; features in pairs."""
     path = Path(folder) / f"kernel_{abs(hash(wrong.id))}.py"
     path.write_text(wrong.source(), encoding="utf-8")
     checks = [one for one in kernel_checks() if one.function == wrong.function and one.name.startswith("values:")]

@@ -53,7 +53,7 @@ class Unseen:
         return run_audit(_target(path, self.base), only=self.function, **options)
 
     def named(self, result: AuditResult) -> bool:
-        """Return whether one of the names is given to the function, or to the other one that follows from it."""
+        """Return True where one of the names is given to the function, or to the other one that follows from it."""
         found = {id for ids in result.diagnosis.values() for id in ids}
         return not self.names or bool(found & set(self.names))
 

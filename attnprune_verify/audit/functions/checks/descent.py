@@ -115,7 +115,7 @@ def _start(context: Context, function: str) -> Finding:
 
 
 def _other_start(context: Context, sample: Sample, M: Array) -> tuple[str, ...]:
-    """Return whether the descent goes on rightly from where it starts, or starts somewhere else every time."""
+    """Return True where the descent goes on rightly from where it starts, or starts somewhere else every time."""
     _, again = _run(context, sample, steps=0)
     _, moved = _run(context, sample, steps=1)
     started = not np.array_equal(M, again) or close(sample, moved, M - ETA * gradient_of(sample)(M))
@@ -350,7 +350,7 @@ def iterate(context: Context) -> Array:
 
 
 def coarser_descent(context: Context) -> bool:
-    """Return whether a few steps are right to float32, and not to float64."""
+    """Return True where a few steps are right to float32, and not to float64."""
     sample = context.samples("full", _F)[1]
     M, expected = iterate(context), descend(gradient_of(sample), sample.W.shape)
     single = sample.changed(precision=FLOAT32)

@@ -202,7 +202,7 @@ def _adaptive(of: Gradient, shape: tuple[int, ...], steps: int, rule: tuple[floa
 
 @search_for_names
 def rounded_other(sample: Sample, M: Array, mask: Array, rho: float, steps: int) -> tuple[str, ...]:
-    """Return whether the mask is that of another matrix: the iterate before, or the masked weights."""
+    """Return True where the mask is that of another matrix: the iterate before, or the masked weights."""
     weights = M * sample.W.astype(float)
     others = (descend(gradient_of(sample), M.shape, max(steps - 1, 0)), weights, np.abs(weights))
     return ("mask-of-other-M",) if any(np.array_equal(mask, kept(one, rho)) for one in others) else ()

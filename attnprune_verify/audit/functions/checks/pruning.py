@@ -73,7 +73,7 @@ def over_layers(
 
 
 def _answers_another(context: Context, function: str, kinds: set[str]) -> bool:
-    """Return whether the function prunes by a ratio or pattern that is not among these kinds."""
+    """Return True where the function prunes by a ratio or pattern that is not among these kinds."""
     every = (
         *layers(context.seed, context.precision(function))["values"][:1],
         *asked_layers(context, function, "groups"),

@@ -191,7 +191,7 @@ def _rounding(context: Context, function: str, name: str) -> Finding:
 
 
 def _fits(context: Context, function: str, conventions: MaskConventions) -> bool:
-    """Return whether every mask of the plain instances is right under these conventions."""
+    """Return True where every mask of the plain instances is right under these conventions."""
     every = _selections(context.seed, context.precision(function))
     return all(
         _under(context, function, selection, conventions)
@@ -331,7 +331,7 @@ def _deterministic(context: Context, function: str) -> Finding:
 
 
 def coarser_selection(context: Context, function: str) -> bool:
-    """Return whether close values are compared as float32 compares them, no worse and no better."""
+    """Return True where close values are compared as float32 compares them, no worse and no better."""
     (close, *_) = _selections(context.seed, context.declared)["close-values"]
     arguments = dict(zip(FUNCTIONS[function].arguments, (close.matrix, close.rho), strict=True))
     zeros = np.asarray(context.call(function, arguments).parts[0]) == (function == "magnitude_mask")

@@ -31,7 +31,7 @@ def check(function: str, name: str, says: str, ask: Callable[[Context, str], Fin
 def is_right(
     context: Context, function: str, sample: Sample, also: str = "", *, anew: bool = True, **others: Any
 ) -> bool:
-    """Return whether a call, made anew or before, gives right values, or another verdict that is `also` allowed."""
+    """Return True where a call, made anew or before, gives right values, or another verdict that is `also` allowed."""
     try:
         answer = context.ask(function, sample, **others) if anew else context.answer(function, sample)
     except NoAnswer:

@@ -141,7 +141,7 @@ def _outputs(context: Context, function: str, name: str) -> Finding:
 
 
 def _fits(context: Context, function: str, conventions: MaskConventions) -> bool:
-    """Return whether every output by a ratio is right under these conventions."""
+    """Return True where every output by a ratio is right under these conventions."""
     if conventions.threshold == "matrix" or conventions.ties != "pruned-first":
         return False  # a sweep has blocks, and its scores no ties
     unit = context.precision(function).unit_roundoff
@@ -302,7 +302,7 @@ def _deterministic(context: Context, function: str) -> Finding:
 
 
 def coarser_sparsegpt(context: Context, function: str) -> bool:
-    """Return whether the output is certified with the tolerances of float32, but not with those of float64."""
+    """Return True where the output is certified with the tolerances of float32, but not with those of float64."""
     verdicts = set()
     for layer, options in _layers(context, function, "values"):
         answer = _ask(context, function, layer, options)

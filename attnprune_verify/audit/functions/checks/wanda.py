@@ -58,7 +58,7 @@ def wanda_checks(function: str) -> Iterator[Check]:
 
 
 def coarser_wanda(context: Context, function: str) -> bool:
-    """Return whether the weights it keeps are those of the layer rounded to float32, and not those of the layer."""
+    """Return True where the weights it keeps are those of the layer rounded to float32, and not those of the layer."""
     layer = layers(context.seed, context.precision(function))["values"][0]
     weight = context.call(function, layer.arguments, dict(layer.keywords), where=layer.name).parts[0]
     rounded = layer.weight.astype(np.float32)
@@ -88,7 +88,7 @@ def _wanda(context: Context, function: str, name: str) -> Finding:
 
 
 def _fits(context: Context, function: str, conventions: MaskConventions) -> bool:
-    """Return whether every mask by a ratio is right under these conventions."""
+    """Return True where every mask by a ratio is right under these conventions."""
     names = ("values", "counts", "ties", "together")
     asked = (layer for name in names for layer in asked_layers(context, function, name) if not layer.m)
     return all(_under(context, function, layer, conventions) for layer in asked)

@@ -112,7 +112,7 @@ def _exchanged(function: str, observations: list[Observation]) -> Diagnosis | No
 
 
 def _all_zero(function: str, observations: list[Observation]) -> Diagnosis | None:
-    """Return whether the result is all zeros and the truth is not; no wrong factor explains this."""
+    """Return True where the result is all zeros and the truth is not; no wrong factor explains this."""
     for observation in observations:
         looked_at = list(compared(function, [observation]))
         if any(part.any() for part, _ in looked_at) or not any(truth.value.any() for _, truth in looked_at):
@@ -345,13 +345,13 @@ def _no_factor(function: str, index: int, observations: list[Observation], colum
 
 
 def _summed(sample: Sample, factor: float) -> bool:
-    """Return whether a factor is that of a sum over the batch, or of an average of averages."""
+    """Return True where a factor is that of a sum over the batch, or of an average of averages."""
     k = sample.X.shape[0] if sample.X.ndim == 3 else 1
     return k > 1 and min(abs(factor - k), abs(factor - 1 / k)) < 1e-5
 
 
 def _unscaled(sample: Sample, factor: float) -> bool:
-    """Return whether a factor is what leaving out the scale gives."""
+    """Return True where a factor is what leaving out the scale gives."""
     return isinstance(sample, LayerSample) and abs(factor * sample.factor - 1) < 1e-6 < abs(factor - 1)
 
 

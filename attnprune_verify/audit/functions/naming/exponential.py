@@ -108,7 +108,7 @@ def _fitted(gap: Callable[[float], NDArray[np.float64]]) -> float | None:
 
 
 def smooth_in_distance(function: str, observations: list[Observation]) -> bool:
-    """Return whether the weights of each row are one function of the distance to its largest logit other than exp."""
+    """Return True where a function other than exp makes a row's weights from the distances to its largest logit."""
     if function != "attention":
         return False
     distances, errors = [], []

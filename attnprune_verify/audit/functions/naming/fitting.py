@@ -77,7 +77,7 @@ def _once(sample: Sample, key: object, compute: Callable[[], Kept]) -> Kept:
 
 
 def telling(function: str, observations: list[Observation], candidates: int, free: int = 0) -> bool:
-    """Return whether a fit could not be chance: one of `candidates` formulas, each with `free` factors an observation.
+    """Return True where no chance explains a fit of one of `candidates` formulas with `free` factors an observation.
 
     A random number of the size of the returned one falls within the tolerance with probability about 2 tolerance /
     size, an array with that to the power of its entries, less those that the free factors use up. A factor of a number
@@ -107,7 +107,7 @@ def telling(function: str, observations: list[Observation], candidates: int, fre
 
 
 def matches(function: str, observations: list[Observation], steps: Steps, name: object) -> bool:
-    """Return whether these steps, with the right regulariser, give every observed result."""
+    """Return True where these steps, with the right regulariser, give every observed result."""
     for observation in observations:
         attention = _attention(function, observation.sample, steps, name)
         regular = _regular("right", function, observation.sample, steps)
@@ -124,7 +124,7 @@ def _own(sample: Sample, part: Array) -> float:
 
 
 def same_as_right(function: str, observations: list[Observation], steps: Steps, name: object, right: Steps) -> bool:
-    """Return whether these steps agree with the right ones on the observed samples."""
+    """Return True where these steps agree with the right ones on the observed samples."""
 
     def alike(sample: Sample) -> tuple[bool, ...]:
         both = (_attention(function, sample, *one) for one in ((steps, name), (right, "right")))

@@ -79,7 +79,7 @@ class FailingCase:
         return "none" if parts is None else judge(self.function, sample or self.sample, parts).verdict
 
     def clearly(self) -> bool:
-        """Return whether the failure is far beyond its bound; a close one might pass at another size."""
+        """Return True where the failure is far beyond its bound; a close one might pass at another size."""
         parts = self.parts()
         found = None if parts is None else judge(self.function, self.sample, parts)
         return found is None or not found.error <= _CLEAR * found.bound

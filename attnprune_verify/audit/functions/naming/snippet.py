@@ -114,7 +114,7 @@ def _numbers(value: Any) -> int:
 
 
 def _written(name: str, value: Any, names: list[str]) -> bool:
-    """Return whether an argument gets a line of its own; plain values stand in the call."""
+    """Return True where an argument gets a line of its own; plain values stand in the call."""
     return name in names or isinstance(value, (np.ndarray, AttentionLayer))
 
 

@@ -91,7 +91,7 @@ class MaskConventions:
         return by.get(self.count, (math.floor(share),))
 
     def fits(self, gone: Flags, scores: NDArray[Any], rho: float, *, tied: bool = False, width: int = 128) -> bool:
-        """Return whether these entries go under the conventions; where nothing is tied, nearly equal scores may differ.
+        """Return True where these entries go under the conventions; nearly equal scores may differ if nothing is tied.
 
         Examples
         --------

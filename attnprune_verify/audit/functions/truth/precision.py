@@ -53,11 +53,11 @@ class Precision:
         return float(self.exact(value))
 
     def holds(self, *sizes: float) -> bool:
-        """Return whether instances of this precision may hold numbers of these sizes."""
+        """Return True where instances of this precision may hold numbers of these sizes."""
         return not self.short or all(size <= _LARGEST_16 for size in sizes)
 
     def covers(self, other: Precision) -> bool:
-        """Return whether instances of `other` suit this target: a declared precision takes only its own."""
+        """Return True where instances of `other` suit this target: a declared precision takes only its own."""
         return other == self or (not self.declared and other.unit_roundoff >= self.unit_roundoff)
 
     def carried_by(self, dtype: str) -> Precision:

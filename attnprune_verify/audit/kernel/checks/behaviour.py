@@ -141,7 +141,7 @@ def _refilled(context: KernelContext, function: str) -> Finding:
 
 
 def _constant(context: KernelContext, function: str) -> bool:
-    """Return whether every call returns the same numbers anyway."""
+    """Return True where every call returns the same numbers anyway."""
     first = context.answer(function, context.regimes()["plain"].samples[0])
     return all(np.ptp(part) == 0 for part in first.parts)
 
@@ -178,13 +178,13 @@ def _layouts(context: KernelContext, function: str) -> Finding:
 
 
 def _reason(function: str, sample: KernelSample, reply: Reply) -> str | None:
-    """Why an answer in the right shape is wrong, or None."""
+    """Return the reason that an answer in the right shape is wrong, or None."""
     verdict = judge(function, sample, reply.parts)
     return verdict.reason if verdict.status == "failed" else None
 
 
 def _far(one: Reply, two: Reply) -> bool:
-    """Return whether two answers differ by more than low precision explains."""
+    """Return True where two answers differ by more than low precision explains."""
     pairs = zip(one.parts, two.parts, strict=True)
     return any(not np.linalg.norm(a - b) <= 0.1 * np.linalg.norm(a) for a, b in pairs)
 

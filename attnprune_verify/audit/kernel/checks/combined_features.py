@@ -125,7 +125,7 @@ def _tiny(context: KernelContext, features: tuple[str, ...]) -> Row:
 
 
 def _refuses(context: KernelContext, function: str, features: tuple[str, ...]) -> bool:
-    """Return whether the function raises on a small plain instance with these features."""
+    """Return True where the function raises on a small plain instance with these features."""
     tiny = context.functions[function].tiny
     if features not in tiny:
         tiny[features] = _sample(context, _tiny(context, features), 0)

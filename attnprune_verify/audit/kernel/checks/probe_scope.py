@@ -20,11 +20,10 @@ from attnprune_verify.audit.subject.answers import NoAnswer
 __all__ = ["probe_scope", "to_declare"]
 
 LADDER = ((4, 8), (16, 16), (64, 64), (128, 64), (256, 128))
-"""Tokens and features that are tried, one pair after the other."""
-# Beside the first that are taken. Chosen: what kernels have tiles of, and sizes between and beside.
-_TOKENS = (1, 7, 8, 16, 32, 48, 64, 96, 100, 128, 192, 256, 384)
-_FEATURES = (1, 5, 8, 16, 32, 64, 80, 96, 128, 256)  # chosen likewise
-_FEW = {"batch": (1, 2, 17), "heads": (1, 2, 3, 4, 17)}
+"""Pairs of tokens and features, tried in turn. Chosen: the plain sample's, then the tiles of most kernels."""
+_TOKENS = (1, 7, 8, 16, 32, 48, 64, 96, 100, 128, 192, 256, 384)  # chosen: tiles of kernels, sizes between and beside
+_FEATURES = (1, 5, 8, 16, 32, 64, 80, 96, 128, 256)  # chosen: head sizes of models, sizes below and odd ones
+_FEW = {"batch": (1, 2, 17), "heads": (1, 2, 3, 4, 17)}  # chosen: small ones, and a prime above a tile of 16
 
 
 def probe_scope(context: KernelContext) -> KernelScope:

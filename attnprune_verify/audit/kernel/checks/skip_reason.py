@@ -72,12 +72,12 @@ def another_declaration(context: KernelContext, function: str, samples: tuple[Ke
 
 
 def _within(sample: KernelSample, names: list[str]) -> bool:
-    """Return whether a mask of rank 4 differs along one of the named axes at most."""
+    """Return True where a mask of rank 4 differs along one of the named axes at most."""
     return sample.mask is not None and any(sample.mask.shape[_ONE_AXIS[name]] == 1 for name in names)
 
 
 def accepts_lse_cotangent(context: KernelContext) -> bool:
-    """Return whether the backward pass takes a cotangent of log sum exp."""
+    """Return True where the backward pass takes a cotangent of log sum exp."""
     if context.has(BACKWARD, "dlse") or context.declared.own_backward or not context.has(FORWARD, "return_lse"):
         return context.has(BACKWARD, "dlse")
     if BACKWARD not in context.subject.functions:
@@ -97,7 +97,7 @@ def accepts_lse_cotangent(context: KernelContext) -> bool:
 
 
 def _counts_sinks(context: KernelContext) -> bool:
-    """Return whether the log sum exp that the kernel returns has the sink in it; without one it is another thing."""
+    """Return True where the log sum exp that the kernel returns has the sink in it; without one it is another thing."""
     facts = context.functions[FORWARD]
     if facts.counts_sinks is None:
         sunk = context.maker.sunk(context.maker.make("lse, sinks", 5, 8, lse=True))
@@ -124,7 +124,7 @@ def _empty_rows(context: KernelContext, function: str) -> str:
 
 
 def _reads(context: KernelContext, function: str, kind: str) -> bool:
-    """Return whether plain masks of a kind are read rightly, grouped heads where the kernel takes those."""
+    """Return True where plain masks of a kind are read rightly, grouped heads where the kernel takes those."""
     capabilities, reads = context.declared.capabilities, context.functions[function].reads
     if kind in capabilities or (kind == "mask_rank_4" and set(_ONE_AXIS) & set(capabilities)):
         return True
@@ -158,7 +158,7 @@ def _reads(context: KernelContext, function: str, kind: str) -> bool:
 
 
 def _right(context: KernelContext, function: str, sample: KernelSample) -> bool | None:
-    """Return whether the answer is right; None where there is none."""
+    """Return True where the answer is right; None where there is none."""
     try:
         reply = context.ask(function, context.meant(sample), probing=True)
     except (NoAnswer, Refused):

@@ -105,7 +105,7 @@ def _left_out(function: str, sample: KernelSample, reply: Reply) -> Diagnosis | 
 
 
 def _needs(context: KernelContext, function: str, sample: KernelSample, feature: str) -> bool:
-    """Return whether the failure goes away with the feature: where the kernel answers, which it may not any more."""
+    """Return True where the failure goes away with the feature: where the kernel answers, which it may not any more."""
     less = without(sample, feature) if feature in sample.features else sample
     if less is None or less is sample:
         return less is None
@@ -114,7 +114,7 @@ def _needs(context: KernelContext, function: str, sample: KernelSample, feature:
 
 
 def _concerns(name: str, sample: KernelSample) -> bool:
-    """Return whether a convention can show on a sample."""
+    """Return True where a convention can show on a sample."""
     changes = (sample.softcap, sample.bias, sample.alibi)
     beside = (sample.mask, sample.scale, sample.window, sample.causal or None)
     return {
@@ -137,7 +137,7 @@ def _answer(context: KernelContext, function: str, sample: KernelSample) -> Repl
 
 
 def _only_where_empty(function: str, sample: KernelSample, reply: Reply) -> bool:
-    """Return whether the answer is right but for o, log sum exp and dq of rows with nothing allowed."""
+    """Return True where the answer is right but for o, log sum exp and dq of rows with nothing allowed."""
     if not sample.empty:
         return False
     rows, steps = ~sample.seen[1], evaluate(sample)

@@ -187,7 +187,7 @@ def _tile_tail(context: KernelContext, function: str, sample: KernelSample) -> D
 
 
 def _tail(context: KernelContext, function: str, sample: KernelSample) -> tuple[str, ...]:
-    """Return whether the failure is gone one size below and one above."""
+    """Return True where the failure is gone one size below and one above."""
     n, length = sample.shape[3:5]
     if length < 3:
         return ()

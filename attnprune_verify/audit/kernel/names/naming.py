@@ -113,7 +113,7 @@ class KernelNamer:
         return found
 
     def _plainly(self, function: str) -> bool:
-        """Return whether plain instances are right, or wrong in a known way: else a name for others fits by chance."""
+        """Return True where plain instances are right or wrong in a known way: else names for others fit by chance."""
         if function not in self._plain:
             plain = self.seen(function).get("plain", [])
             wrong = any(one.failed for one in plain)
@@ -167,7 +167,7 @@ class KernelNamer:
         return found
 
     def _raised(self, function: str) -> bool:
-        """Return whether large logits made the kernel raise that answers on others."""
+        """Return True where large logits made the kernel raise that answers on others."""
         asked = [sample for name in EXTREME for sample in self.context.regimes()[name].samples]
         return any(self.context.overflowed(function, sample) for sample in asked)
 

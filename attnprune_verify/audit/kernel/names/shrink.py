@@ -44,7 +44,7 @@ def smallest_failing(context: KernelContext, function: str, sample: KernelSample
 
 
 def failure(context: KernelContext, function: str, sample: KernelSample) -> str | None:
-    """Why what is returned on a sample is wrong, in the right shape; None where it is not."""
+    """Return the reason that an answer in the right shape is wrong on a sample; None where it is right."""
     try:
         reply = context.ask(function, sample)
         if misshapen(function, sample, reply) is not None:

@@ -20,7 +20,7 @@ __all__ = ["HEAD_SIZES", "ReleasedShape", "instances", "released_shapes"]
 
 STORED = Path(__file__).with_suffix(".csv")
 _TOKENS = 6  # chosen: above a tile of 4, and a window of 3 shows
-_WINDOW = 3
+_WINDOW = 3  # chosen: half of the tokens, so that queries see keys within and beyond it
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,7 @@ class KernelContext:
         return found if isinstance(found, Reply) else None
 
     def overflowed(self, function: str, sample: KernelSample) -> bool:
-        """Return whether the answer was an arithmetic error."""
+        """Return True where the answer was an arithmetic error."""
         _, found = self.functions[function].replies.get(id(sample), (sample, None))
         return isinstance(found, NoAnswer) and overflows(found)
 
@@ -146,7 +146,7 @@ class KernelContext:
         return rate * sum(sample.work for sample in samples) if np.isfinite(rate) else 0.0
 
     def has(self, function: str, parameter: str) -> bool:
-        """Return whether the function names the parameter, or the target declares it."""
+        """Return True where the function names the parameter, or the target declares it."""
         return parameter in (*_names(self.subject.functions.get(function)), *self.declared.capabilities)
 
     def ask(
@@ -223,7 +223,7 @@ class KernelContext:
         return replace(found, made=made, other=other)
 
     def _undeclared(self, sample: KernelSample) -> bool:
-        """Return whether the sample has a mask that the kernel has not declared, and may refuse on any sizes."""
+        """Return True where the sample has a mask that the kernel has not declared, and may refuse on any sizes."""
         high = sample.mask is not None and sample.mask.ndim > 2
         return (high or sample.additive) and not self.declared.capabilities
 
@@ -328,7 +328,7 @@ def _names(parameters: Any) -> list[str]:
 
 
 def overflows(none: NoAnswer) -> bool:
-    """Return whether the subject overflowed or divided by zero, which is no refusal."""
+    """Return True where the subject overflowed or divided by zero, which is no refusal."""
     return any(name in str(none) for name in _ARITHMETIC)
 
 

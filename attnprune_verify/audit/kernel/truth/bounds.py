@@ -96,7 +96,7 @@ def attention_errors(sample: KernelSample, precision: KernelPrecision | None = N
 
 
 def worst_errors(sample: KernelSample, precision: KernelPrecision) -> dict[str, Array]:
-    """Return what no honest kernel in a precision exceeds."""
+    """Return the bounds that no honest kernel in a precision exceeds."""
     return propagated(sample, [(precision, Worst(precision.sums))], True)[1][0]
 
 
@@ -371,7 +371,7 @@ class _Propagation(ForwardErrors):
         return np.sqrt(self.sample.per_key_head(errors**2))
 
     def floor(self) -> float:
-        """Return what outputs may lose to underflow: of each product, and of each head's result."""
+        """Return the greatest loss of outputs to underflow: of each product, and of each head's result."""
         terms = self.sample.queries * self.sample.group
         grown = (1 + compounded(np.asarray(4 * self.u) + self.stored(3))) * (1 + self.calculus.chain(terms + 8))
         return float(2 * terms * grown) * self.tiny + float(self.sample.group + 1) * self.precision.lost

@@ -71,7 +71,7 @@ class ForwardErrors:
         return np.where(self.steps.allowed, _growth(error), 0.0)
 
     def path(self, logit: Array) -> Array:
-        """Return what exponentials and their arguments add, from a key's own to the end: in units of the logit."""
+        """Return the errors of exponentials and their arguments, from a key's own to the end: in units of the logit."""
         if self._path is not None:
             return self._path
         steps, furthest = self.steps, self.furthest(logit)
@@ -85,7 +85,7 @@ class ForwardErrors:
         return np.asarray(np.where(self.steps.allowed, logit, 0.0).max(axis=-1, keepdims=True))
 
     def kept(self, exponent: Array) -> Array:
-        """Return what is left of a row sum at least, as a share; at most 0 where nothing is certain."""
+        """Return the least share of a row sum that is left; at most 0 where nothing is certain."""
         return np.asarray(1 - self.calculus.along(self.steps.p * exponent, -1))
 
     def logarithm(self, logit: Array, exponent: Array) -> tuple[Array, Array]:
@@ -120,7 +120,7 @@ class ForwardErrors:
         return np.asarray(found[..., 0] / self.sample.conventions.unit)
 
     def exponential_of(self, logit: Array, log: Array) -> Array:
-        """Return what exp(s - L) adds to a weight, L off by `log`; that of a row's only key is exp(0)."""
+        """Return the error of a weight exp(s - L), L off by `log`; that of a row's only key is exp(0)."""
         error = self.exponential + 2 * self.u * (self.lower + logit + log)
         return np.where(self.steps.allowed & self.several, error, 0.0)
 
@@ -150,7 +150,7 @@ class ForwardErrors:
             return np.where(most > 0, np.maximum(most / steps.p, 1.0), 0.0)
 
     def averaged(self, logit: Array, exponent: Array) -> tuple[Array, tuple[Mean, ...]]:
-        """Return what a weight may grow to; and, divided by the row sum or by exp(s - L), the errors of a mean."""
+        """Return the greatest weight; and, divided by the row sum or by exp(s - L), the errors of a mean."""
         steps, add, chain = self.steps, self.calculus.add, self.calculus.chain
         kept, sums = self.kept(exponent), chain(2 * self.count - 2)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -234,7 +234,7 @@ class ForwardErrors:
 
     @cached_property
     def above(self) -> Array:
-        """Return how far log sum exp is above the largest logit of a row; 0 where nothing is allowed."""
+        """Return the distance of log sum exp from the largest logit of a row; 0 where nothing is allowed."""
         least = np.where(self.steps.allowed, self.lower, np.inf).min(axis=-1, keepdims=True)
         return np.where(np.isfinite(least), least, 0.0)
 
@@ -295,7 +295,7 @@ def larger_logits(low: Array, high: Array) -> Array:
 
 
 def maximum_changes(s: Array) -> Array:
-    """Return how often a running maximum can change after a key, whatever neighbouring blocks are joined.
+    """Return the number of changes of a running maximum after a key, whatever neighbouring blocks are joined.
 
     A new maximum of a growing block of neighbours is above all logits between it and the key: a record of the walk
     that starts at the key and goes right, or left.
