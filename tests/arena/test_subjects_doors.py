@@ -14,9 +14,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from attnprune_verify import run_audit
+from attnprune_verify import check_attention, run_audit
 from attnprune_verify.audit.subject import landlock, limits, namespaces, reach
 from tests.arena.catalogue import attack, undefended
 from tests.arena.subjects import CLOSED, RIGHT, audited, subject, told
@@ -311,14 +312,26 @@ def in_files_without_a_name() -> str:
         stopped_by=MEMORY)  # fmt: skip
 @pytest.mark.parametrize("confine", ["off", "available"])
 def test_unnamed_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, confine: str) -> None:
-    mapped = limits.memory([os.getpid()])
-    processes = 1 + (confine != "off")  # copies of this one below the keeper
-    monkeypatch.setattr(limits, "MEMORY", processes * mapped + (48 << 20))
+    monkeypatch.setattr(limits, "MEMORY", 48 << 20)
     monkeypatch.setattr(limits, "limit_resources", lambda: None)
     found = alive(in_files_without_a_name, monkeypatch, confine=confine)
     assert not any("told held" in record.reason for record in found.checks)
     said = "GiB of memory" if confine == "off" else "PermissionError"
     assert any(said in record.reason for record in found.checks), found
+
+
+@pytest.mark.parametrize("confine", ["off", "available"])
+def test_memory_of_the_process_that_audits_is_not_the_targets(monkeypatch: pytest.MonkeyPatch, confine: str) -> None:
+    held = bytearray(os.urandom(1)) * (3 << 28)
+    monkeypatch.setattr(limits, "MEMORY", 1 << 29)
+    found = check_attention(right_attention, only="attention:values:plain", confine=confine, names="never")
+    assert found.outcome == "passed" and len(held) > limits.MEMORY, found
+
+
+def right_attention(q: Any, k: Any, v: Any) -> Any:
+    s = (q @ np.swapaxes(k, -1, -2)) * q.dtype.type(q.shape[-1] ** -0.5)
+    p = np.exp(s - s.max(-1, keepdims=True))
+    return p / p.sum(-1, keepdims=True) @ v
 
 
 @attack("C", "memory is taken where no process holds it: a segment that nobody has attached, a secret file, a file on "

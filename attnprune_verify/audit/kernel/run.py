@@ -81,8 +81,8 @@ def run_kernel_audit(
     Raises
     ------
     InvalidInstance
-        If the target cannot be imported or has none of the functions, its framework cannot make this dtype or has no such
-        device, a choice is none of those listed, or an entry of `deviations` or `only` matches nothing.
+        If the target cannot be imported or has none of the functions, its framework cannot make this dtype or has no
+        such device, a choice is none of those listed, or an entry of `deviations` or `only` matches nothing.
 
     Examples
     --------

@@ -25,6 +25,7 @@ from attnprune_verify.audit.subject import confinement, limits, namespaces, view
 __all__ = ["TOO_MUCH_MEMORY", "control", "keep", "main"]
 
 TOO_MUCH_MEMORY = 199  # the exit code
+_OWN_COPIES = 2  # below the keeper: the first process of the namespaces, and the subject
 _MOMENT = 0.2
 _SET_CHILD_SUBREAPER, _SET_PARENT_DEATH_SIGNAL, _SET_DUMPABLE = 36, 1, 4  # of prctl, in linux/prctl.h
 _CHANNELS = 1 << 12  # more than the audit has open
@@ -87,6 +88,7 @@ def _first_of_all(order: dict[str, Any], last: mmap.mmap) -> list[str]:
 def _watch(child: int, life: int, ended: int, last: mmap.mmap | None) -> int:
     """Wait until the child, the audit or the memory ends; return the subject's wait status."""
     looked = 0.0
+    inherited = limits.memory([os.getpid()])  # where the audit runs in a large process, each copy of it has as much
     while True:
         ready, _, _ = select.select([life, ended], [], [], _MOMENT)
         if life in ready:
@@ -98,7 +100,8 @@ def _watch(child: int, life: int, ended: int, last: mmap.mmap | None) -> int:
                 return int(_STATUS.unpack(last[:])[0]) if last is not None and status == 0 else status
         if time.monotonic() >= looked + _MOMENT:  # not after every child that has ended
             looked = time.monotonic()
-            if limits.memory(limits.descendants(os.getpid())) > limits.MEMORY:
+            pids = limits.descendants(os.getpid())
+            if limits.memory(pids) > limits.MEMORY + inherited * min(len(pids), _OWN_COPIES):
                 return TOO_MUCH_MEMORY << 8
 
 

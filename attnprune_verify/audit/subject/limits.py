@@ -23,7 +23,11 @@ def limit_resources() -> None:
         import resource
     except ImportError:
         return
-    largest = {resource.RLIMIT_DATA: MEMORY, resource.RLIMIT_FSIZE: LARGEST_FILE, resource.RLIMIT_CORE: 0}
+    largest = {
+        resource.RLIMIT_DATA: MEMORY + _inherited(),
+        resource.RLIMIT_FSIZE: LARGEST_FILE,
+        resource.RLIMIT_CORE: 0,
+    }
     for name, most in largest.items():
         soft, hard = resource.getrlimit(name)
         least = min(limit for limit in (most, soft, hard) if limit != resource.RLIM_INFINITY)
@@ -31,6 +35,15 @@ def limit_resources() -> None:
             resource.setrlimit(name, (least, hard if name == resource.RLIMIT_DATA else least))
         except (OSError, ValueError):
             pass
+
+
+def _inherited() -> int:
+    """Bytes of data that this process has from the one it was copied from."""
+    try:
+        with open("/proc/self/statm", encoding="utf-8") as file:
+            return int(file.read().split()[5]) * _PAGE
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def descendants(of: int) -> list[int]:
