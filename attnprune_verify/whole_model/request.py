@@ -189,7 +189,7 @@ class Request:
 
 
 def effort(plan: Plan, windows: int, *, predicts: bool = True) -> dict[str, Any]:
-    """Return the default budgets, on which the numbers of a plan depend besides its settings.
+    """Return the defaults of budgets and steps, on which the numbers of a plan depend besides its settings.
 
     Examples
     --------
