@@ -161,5 +161,11 @@ def test_a_kernel_that_loses_subnormal_weights_is_right_and_no_other_may(tmp_pat
 
 @pytest.mark.thorough
 def test_the_page_shows_the_other_tolerance():
-    page = Path(__file__).parents[3] / "docs" / "kernels.md"
-    assert table() in page.read_text(encoding="utf-8")
+    """All but the honest kernel's error, which is that of a machine's own products."""
+    page = (Path(__file__).parents[3] / "docs" / "kernels.md").read_text(encoding="utf-8")
+    shown = page[page.index(table().splitlines()[0]) :]
+
+    def derived(text):
+        return [line.split()[:4] + line.split()[5:] for line in text.splitlines()[1:10]]
+
+    assert derived(table()) == derived(shown)

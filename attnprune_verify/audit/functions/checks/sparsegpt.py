@@ -216,7 +216,9 @@ def _certify(
     delta = np.asarray(weight, dtype=float) - start
     residual = -np.linalg.solve(h.factor.T, delta.T).T
     scale = max(float(np.abs(residual).max()), 1e-300)
-    allowed = (32 * unit if single else 1e-14) * h.condition**0.5 * max(shape)
+    # a program that inverts H errs by u cond(H) an entry, one that factors it by the root of that
+    root = h.condition**0.5
+    allowed = (32 * unit * root if single else 1e-14 * root + 2 * unit * h.condition) * max(shape)
     tolerance = max(1e-4 if single else 1e-9, 16 * unit * h.condition)
     chosen, loose = _choice(layer, options, h, start, residual, tolerance, conventions)
     loose |= h.dead & (weight == 0)  # whether a zero was pruned cannot be told from the weight

@@ -13,7 +13,14 @@ from attnprune_verify.audit.functions.layer.sample import LayerSample
 from attnprune_verify.model import layer_functions
 from attnprune_verify.oracle import ball, running_error
 
-__all__ = ["layer_bounds", "layer_enclosures", "layer_loops", "layer_trusted", "permuted_layer"]
+__all__ = [
+    "layer_bounds",
+    "layer_enclosures",
+    "layer_loops",
+    "layer_trusted",
+    "permuted_layer",
+    "stored_attention_error",
+]
 
 Matrix = NDArray[np.float64]
 
@@ -122,6 +129,16 @@ def layer_trusted(function: str, sample: LayerSample) -> tuple[NDArray[Any], ...
     else:
         value = getattr(layer_functions, function)(cast.layer, cast.M_Q, cast.M_K, cast.X, cast.lam)
     return tuple(np.asarray(part) for part in value) if isinstance(value, tuple) else (np.asarray(value),)
+
+
+def stored_attention_error(sample: LayerSample) -> float:
+    """Return u ||F|| ||F' - F||: what layer_loss is off by where both attention matrices are rounded once.
+
+    The library's own errors may be smaller by far: where logits are tiny, both matrices are rounded alike.
+    """
+    attention = layer_functions.layer_attention(sample.layer, sample.X)
+    change = layer_functions.layer_attention(sample.pruned, sample.X) - attention
+    return float(sample.unit_roundoff * np.linalg.norm(attention) * np.linalg.norm(change))
 
 
 def _weights(sample: LayerSample, dtype: Any) -> tuple[Any, Any]:

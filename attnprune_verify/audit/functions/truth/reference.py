@@ -18,6 +18,7 @@ from attnprune_verify.audit.functions.layer.truth import (
     layer_loops,
     layer_trusted,
     permuted_layer,
+    stored_attention_error,
 )
 from attnprune_verify.audit.functions.truth.formulas import masked_softmax
 from attnprune_verify.audit.functions.truth.samples import Sample
@@ -251,7 +252,10 @@ def spread(function: str, sample: Sample) -> tuple[float, ...]:
             for index, part in enumerate(back(function, trusted(function, moved))):
                 largest[index] = max(largest[index], float(np.linalg.norm(part - truth[index])))
         coarser = max(1.0, sample.unit_roundoff / 2.0**-24) if sample.precision.short else 1.0
-        sample.memo[key] = tuple(coarser * one for one in largest)
+        stored = 0.0
+        if function == "layer_loss" and isinstance(sample, LayerSample):
+            stored = stored_attention_error(sample)
+        sample.memo[key] = tuple(max(coarser * one, stored) for one in largest)
     found: tuple[float, ...] = sample.memo[key]
     return found
 
