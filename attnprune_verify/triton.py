@@ -27,8 +27,7 @@ __all__ = ["BFLOAT16", "interpreted"]
 
 BFLOAT16 = "Triton's interpreter cannot compute in bfloat16; judge this kernel in float16 or float32, or on a GPU"
 """The sentence that a kernel raises where it multiplies, adds or compares bfloat16 numbers."""
-_CAPABILITY = (8, 0)
-"""Of the GPU that kernels are told of where there is none, chosen: the oldest that has bfloat16."""
+_CAPABILITY = (8, 0)  # chosen: of the oldest GPU that has bfloat16; kernels are told it where there is no GPU
 
 
 def interpreted(path_or_name: str | os.PathLike[str]) -> ModuleType:

@@ -37,7 +37,7 @@ In float16, whose subnormal weights are lost in part, which no theorem covers ei
 
 
 ROUNDED = 1 - 2**-40
-"""How far a line may lie below its theorem: it is a float of 53 bits, whose roundings the 1.01 of bounds.py covers."""
+"""The least quotient of a line and its theorem: a line is a float, whose rounding the 1.01 of bounds.py covers."""
 
 
 def lines(sample, propagation=_Propagation):

@@ -29,7 +29,7 @@ MERGES = {
 
 
 def takes_parts(name: str, function: Call) -> bool:
-    """Return whether a function of this name can be called as a merge; a helper of an attention kernel may not."""
+    """Return True where a function can be called as the merge of this name; a helper of a kernel may not."""
     try:
         inspect.signature(function).bind(*MERGES[name].arguments)
     except TypeError:
