@@ -28,7 +28,7 @@ from tests.claims.outside import around, degenerate, resized
 
 CLOSE = 1e-7  # chosen: sides are computed in float64 along two ways, derivatives among them
 _CASES = 16  # chosen: cases of the supply that are compared, those that attain a bound beside them
-_COSTLY = 2  # chosen: where the margin walks, for each of some forty cases outside
+_COSTLY = 6  # chosen: where the margin walks, for each of some forty cases outside
 _FEW = 4  # chosen: of claims that differentiate in each entry of M
 _SEVERAL = 4  # chosen: so many relations may share the name of a part
 _OF_TOKENS = {"alpha", "c", "f", "p", "K", "R"}  # letters that a formula without tokens may define

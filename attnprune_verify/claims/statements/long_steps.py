@@ -167,8 +167,9 @@ def _stopping(q: Quantities, factor: float = 1.0) -> list[Relation]:
             break
         eta = _directional(here) * q.number(stretch)
         there = q.at(here.M - here.gradient * moving_by(eta))
-        pays = stretch <= 1 or bool(there.L + eta * size / 2 <= here.L)  # up to 1 they pay, but for rounding
-        if sizes and not pays:
+        paid = stretch <= 1 or bool(there.L + eta * size / 2 <= here.L)  # up to 1 they pay, but for rounding
+        pays = pays and (paid or bool(sizes))
+        if sizes and not (paid and pays):
             break
         points, sizes, etas = [*points, there], [*sizes, size], [*etas, eta]
         sums, least = [*sums, sum(etas, q.number(0.0))], [*least, q.smallest(sizes)]
@@ -176,7 +177,7 @@ def _stopping(q: Quantities, factor: float = 1.0) -> list[Relation]:
     q.note({"M_0": points[0].M, "eta_t": etas, "L(M_t)": losses[:-1], "L(M_{t+1})": losses[1:]})
     q.note({"||grad L(M_t)||": [q.sqrt(size) for size in sizes], "min_{t<T} ||grad L(M_t)||^2": least})
     q.note({"sum_{t<T} eta_t": sums})
-    if not (pays if len(sizes) == 1 else sizes):
+    if not (sizes and pays):  # the first does not: the letters are noted, nothing is claimed
         raise Unmet(_PAYS.name)
     limit = q.lam * q.d**2 * q.number(factor)
     return [at_most(smallest * total, limit, "T steps") for smallest, total in zip(least, sums, strict=True)]
