@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import TypeAlias
 
+from attnprune_verify.audit.kernel.problem.integers import ListedRows, ListedSample
 from attnprune_verify.audit.kernel.problem.sample import KernelSample
 from attnprune_verify.audit.kernel.typing import Foreign, Plain
 
@@ -15,11 +16,11 @@ Place: TypeAlias = tuple[slice, slice, slice]
 """A place in batch, heads and queries."""
 
 
-def blocks(sample: KernelSample, most: int) -> Iterator[tuple[Place, KernelSample]]:
+def blocks(sample: KernelSample, most: int) -> Iterator[tuple[Place | ListedRows, KernelSample]]:
     """The sample in blocks of queries of the heads that read one key head, each with its place in the arrays.
 
     A block has at most `most` logits, or those of one query and one group of heads. A sample with no more is its own
-    only block.
+    only block. The blocks of index lists are the attention of their queries on their own keys.
 
     Examples
     --------
@@ -28,6 +29,9 @@ def blocks(sample: KernelSample, most: int) -> Iterator[tuple[Place, KernelSampl
     >>> [block.rows for _, block in blocks(sample, 2 * sample.k.shape[2])]
     [(0, 4), (2, 4)]
     """
+    if isinstance(sample, ListedSample):
+        yield from sample.gathered(most)
+        return
     batch, heads, kv_heads, n, length, *_ = sample.shape
     if batch * heads * n * length <= most:
         yield (slice(0, batch), slice(0, heads), slice(0, n)), sample

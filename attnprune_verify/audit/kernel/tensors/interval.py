@@ -173,6 +173,7 @@ def attention_interval(
     scale: float | None = None, mask: Foreign = None, window: int | None = None, softcap: float | None = None,
     alibi: Foreign = None, bias: Foreign = None, sinks: Foreign = None, dropout_mask: Foreign = None,
     dropout_keep: float | None = None, cu_seqlens_q: Foreign = None, cu_seqlens_k: Foreign = None,
+    indices: Foreign = None, block_table: Foreign = None, lengths: Foreign = None,
     dtype: str | None = None, conventions: Mapping[str, Foreign] | None = None,
 ) -> AttentionInterval:  # fmt: skip
     r"""Return the two ends of every entry of :math:`o = P v` with :math:`P = \mathrm{softmax}(scale\, q k^T)`.
@@ -208,6 +209,11 @@ def attention_interval(
         P * mask / keep.
     cu_seqlens_q, cu_seqlens_k : array, optional
         Starts of packed sequences; q, k, v and do are (total, heads, m) then.
+    indices : array of integers, optional
+        Keys of each query, (batch, heads or kv_heads or 1, n, topk), -1 = none; a key that is named twice counts twice.
+    block_table, lengths : array of integers, optional
+        Pages (batch, pages) and number of keys (batch,) of each sample; k and v are (pages, page_size, kv_heads, m)
+        then, and there are no gradients. Nothing is read from pages, or behind lengths, that no sample has.
     dtype : "float64", "float32", "bfloat16" or "float16", optional
         What the kernel promises; default the type of `q`. Inputs must be numbers of it.
     conventions : mapping, optional
@@ -243,6 +249,7 @@ def attention_interval(
     problem = problem_of(
         q, k, v, do, dlse=dlse, causal=causal, scale=scale, mask=mask, window=window, softcap=softcap, alibi=alibi,
         bias=bias, sinks=sinks, dropout_mask=dropout_mask, dropout_keep=dropout_keep, cu_seqlens_q=cu_seqlens_q,
-        cu_seqlens_k=cu_seqlens_k, dtype=dtype, conventions=conventions,
+        cu_seqlens_k=cu_seqlens_k, indices=indices, block_table=block_table, lengths=lengths, dtype=dtype,
+        conventions=conventions,
     )  # fmt: skip
     return AttentionInterval(problem, do is not None)

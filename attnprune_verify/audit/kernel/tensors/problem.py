@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from attnprune_verify.audit.kernel.problem.conventions import Conventions
+from attnprune_verify.audit.kernel.problem.integers import ListedSample, PagedSample, from_pages
 from attnprune_verify.audit.kernel.problem.precision import precision_named
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample
 from attnprune_verify.audit.kernel.tensors.arrays import read, read_integers
+from attnprune_verify.audit.kernel.tensors.integers import listed, paged, table_of
 from attnprune_verify.audit.kernel.typing import Foreign
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import as_count, as_positive
@@ -75,6 +77,7 @@ def problem_of(
     scale: float | None = None, mask: Foreign = None, window: int | None = None, softcap: float | None = None,
     alibi: Foreign = None, bias: Foreign = None, sinks: Foreign = None, dropout_mask: Foreign = None,
     dropout_keep: float | None = None, cu_seqlens_q: Foreign = None, cu_seqlens_k: Foreign = None,
+    indices: Foreign = None, block_table: Foreign = None, lengths: Foreign = None,
     dtype: str | None = None, conventions: Mapping[str, Foreign] | None = None,
 ) -> GivenProblem:  # fmt: skip
     """Return the caller's problem as a sample.
@@ -87,6 +90,13 @@ def problem_of(
     (q, own), (k, _), (v, _) = (read(name, value) for name, value in (("q", q), ("k", k), ("v", v)))
     precision = precision_named(dtype or own)
     packed, missing = cu_seqlens_q is not None, 4 - q.ndim
+    table, counts = None, None
+    if block_table is not None or lengths is not None:
+        beside = {"cu_seqlens_q": cu_seqlens_q, "indices": indices, "do": do}
+        if named := [name for name, part in beside.items() if part is not None]:
+            raise InvalidInstance(f"block_table must not stand beside {', '.join(named)}: leave out one or the other")
+        table, counts = table_of(block_table, lengths, k, v, len(q))
+        k, v = from_pages(k, table), from_pages(v, table)
     if not 0 <= missing <= 2 or (packed and missing != 1) or not q.ndim == k.ndim == v.ndim:
         said = "(total, heads, m) beside cu_seqlens_q" if packed else "(batch, heads, n, m), or lack the first axes"
         raise InvalidInstance(f"q, k and v must be {said}; got {q.shape}, {k.shape} and {v.shape}")
@@ -120,10 +130,27 @@ def problem_of(
     )  # fmt: skip
     if sample.dlse is not None and sample.dlse.shape != (batch, heads, n):
         raise InvalidInstance(f"dlse must have the shape {(batch, heads, n)}; got {sample.dlse.shape}")
+    if indices is not None:
+        sample = listed(sample, _lifted(read_integers("indices", indices), False, missing))
+    if table is not None and counts is not None:
+        sample = paged(sample, table, counts)
     sample = _without_padding(sample)
     for name in ("q", "k", "v", "do"):
         _require_exact(name, getattr(sample, name), precision)
-    return GivenProblem(sample.changed(generic=all(_random(x) for x in (q, k, v, do)[: 3 + given])), packed, missing)
+    random = all(_random(x) for x in (q, *_keys(sample), *([do] if given else [])))
+    if isinstance(sample, ListedSample):
+        random = random and sample.repeats == 1  # else roundings of a key's entries are alike
+    found = sample.changed(generic=random)
+    return GivenProblem(found.ordinary if isinstance(found, PagedSample) else found, packed, missing)
+
+
+def _keys(sample: KernelSample) -> Iterator[Array]:
+    """Yield the keys and values that are read: those of pages sample by sample, up to each length."""
+    for array in (sample.k, sample.v):
+        if isinstance(sample, PagedSample):
+            yield from (array[item, :, :own] for item, own in enumerate(sample.lengths) if own)
+        else:
+            yield array
 
 
 def _lifted(array: Foreign, packed: bool, missing: int) -> Foreign:

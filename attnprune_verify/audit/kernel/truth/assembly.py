@@ -7,8 +7,9 @@ from typing import TypeAlias
 import numpy as np
 
 from attnprune_verify.audit.kernel.problem.blocks import Place, axes_at
+from attnprune_verify.audit.kernel.problem.integers import ListedRows
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample
-from attnprune_verify.audit.kernel.truth.calculus import Calculus, Worst
+from attnprune_verify.audit.kernel.truth.calculus import Calculus, Typical, Worst
 
 __all__ = ["Assembled", "Terms"]
 
@@ -22,9 +23,12 @@ class Assembled:
     def __init__(self, sample: KernelSample, group: int) -> None:
         self.sample, self.group, self.terms = sample, group, Terms()
 
-    def add(self, place: Place, added: Terms, calculus: Calculus | None = None) -> None:
+    def add(self, place: Place | ListedRows, added: Terms, calculus: Calculus | None = None) -> None:
         """Add the terms of a block at its place in batch, heads and queries."""
         add = Worst(0.0).add if calculus is None else calculus.add
+        if isinstance(place, ListedRows):
+            rows, place = place, place.place
+            added = self._spread(rows, added, isinstance(calculus, Typical))
         for name, (errors, sums) in added.items():
             at = self._place(name, place)
             if name not in self.terms:
@@ -35,6 +39,19 @@ class Assembled:
                 total[at] = add(total[at], error)
             for total, term in zip(whole[1], sums, strict=True):
                 total[at] += term
+
+    def _spread(self, rows: ListedRows, added: Terms, in_squares: bool) -> Terms:
+        """The terms of queries with lists where their keys lie; those of several heads added up where these are one."""
+
+        def spread(name: str, terms: tuple[Array, ...], in_squares: bool) -> tuple[Array, ...]:
+            found = tuple(rows.spread(name, term, in_squares) for term in terms)
+            joined = self.group > 1 and name in ("dk", "dv")
+            return tuple(map(self.sample.per_key_head, found)) if joined else found
+
+        return {
+            name: (spread(name, errors, in_squares), spread(name, sums, False))
+            for name, (errors, sums) in added.items()
+        }
 
     def _place(self, name: str, place: Place) -> tuple[slice, ...]:
         item, heads, _ = place

@@ -34,6 +34,7 @@ from typing import TypeAlias
 import numpy as np
 
 from attnprune_verify.audit.kernel.problem.blocks import blocks, in_type
+from attnprune_verify.audit.kernel.problem.integers import ListedSample, PagedSample
 from attnprune_verify.audit.kernel.problem.precision import PRECISIONS, KernelPrecision
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample
 from attnprune_verify.audit.kernel.truth.assembly import Assembled, Terms
@@ -92,6 +93,7 @@ def results_of(sample: KernelSample, backward: bool = True) -> tuple[str, ...]:
 def attention_errors(sample: KernelSample, precision: KernelPrecision | None = None) -> Errors:
     """The errors of o, dq, dk and dv in a precision (default: the sample's), once per sample and precision."""
     precision = precision or sample.precision
+    sample = sample.ordinary if isinstance(sample, PagedSample) else sample
     return Errors(_ByName(sample, precision, 0), _ByName(sample, precision, 1))
 
 
@@ -103,7 +105,9 @@ def worst_errors(sample: KernelSample, precision: KernelPrecision) -> dict[str, 
 def in_balls(sample: KernelSample) -> bool:
     """Return True where the truth is enclosed in balls: of float64 longer than of what floats are exact enough for."""
     batch, heads, _, n, length, *_ = sample.shape
-    return batch * heads * n * length <= (_BALLS_OF_FLOAT64 if sample.precision.name == "float64" else _BALLS)
+    return not isinstance(sample, ListedSample) and batch * heads * n * length <= (
+        _BALLS_OF_FLOAT64 if sample.precision.name == "float64" else _BALLS
+    )
 
 
 def in_floats(sample: KernelSample, backward: bool) -> tuple[dict[str, Array], dict[str, Array]]:
@@ -356,7 +360,7 @@ class _Propagation(ForwardErrors):
         sample, calculus = self.sample, self.calculus
         heads, size = self.per_key_head(own), sample.per_key_head(size)
         joined = self.stored(2) * self.per_key_head(np.abs(value))
-        chain = calculus.chain(sample.queries * sample.group + 8)
+        chain = calculus.chain(self.terms_of_keys + 8)
         rounded = compounded(np.asarray(4 * self.u) + self.stored(3))
         grown = (1 + rounded) * (1 + self.stored(2))
         error = calculus.add(
@@ -370,9 +374,15 @@ class _Propagation(ForwardErrors):
             return self.sample.per_key_head(errors)
         return np.sqrt(self.sample.per_key_head(errors**2))
 
+    @property
+    def terms_of_keys(self) -> int:
+        """Terms of a key's gradient: of each query, and of each entry of its list that names the key."""
+        repeats = self.sample.repeats if isinstance(self.sample, ListedSample) else 1
+        return self.sample.queries * self.sample.group * repeats
+
     def floor(self) -> float:
         """Return the greatest loss of outputs to underflow: of each product, and of each head's result."""
-        terms = self.sample.queries * self.sample.group
+        terms = self.terms_of_keys
         grown = (1 + compounded(np.asarray(4 * self.u) + self.stored(3))) * (1 + self.calculus.chain(terms + 8))
         return float(2 * terms * grown) * self.tiny + float(self.sample.group + 1) * self.precision.lost
 

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from flint import arb, arb_mat
 
+from attnprune_verify.audit.kernel.problem.integers import PagedSample
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, parts_of
 from attnprune_verify.audit.kernel.truth.bounds import in_balls, in_floats, results_of
 from attnprune_verify.audit.kernel.truth.steps import spread_over
@@ -44,6 +45,7 @@ class Value:
 
 def truth(sample: KernelSample) -> Mapping[str, Value]:
     """o, lse, dq, dk and dv, dbias and dsinks where there are such; computed once per sample."""
+    sample = sample.ordinary if isinstance(sample, PagedSample) else sample
     if "truth" not in sample.memo:
         sample.memo["truth"] = by_balls(sample) if in_balls(sample) else _InFloats(sample)
     found: Mapping[str, Value] = sample.memo["truth"]
