@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from attnprune_verify.audit.record import Record
@@ -26,6 +27,9 @@ _ALONE = {
     "batch-not-averaged": "Right for one sample; sums over batches, the contract averages. ",
     "low-precision": "Right in a lower precision: declare it with --dtype if that is what it promises. ",
 }
+
+
+_NUMBERS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True)
@@ -57,12 +61,13 @@ def findings(result: AuditResult) -> list[Findings]:
 
 
 def unsettled(result: AuditResult) -> list[Findings]:
-    """Return checks that decided nothing or are waived, gathered by function, status and reason."""
+    """Return checks that decided nothing or are waived, gathered by function, status and reason but for its numbers."""
     groups: dict[tuple[str, str, str], list[Record]] = {}
     for status in ("could_not_judge", "could_not_run", "inconclusive", "waived"):
         for record in result.checks:
             if record.status == status:
-                groups.setdefault((status, record.function, record.reason), []).append(record)
+                reason = record.reason if status == "waived" else _NUMBERS.sub("", record.reason.partition(", on ")[0])
+                groups.setdefault((status, record.function, reason), []).append(record)
     return [Findings(function, tuple(records)) for (_, function, _), records in groups.items()]
 
 

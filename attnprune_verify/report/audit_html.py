@@ -67,12 +67,12 @@ def audit_html(result: AuditResult) -> str:
         "SHA-256": result.sha256,
         "seed": str(result.seed),
         "checks": accounted(result).replace(" checks", "", 1),
-        "confinement": confined(result),
         "took": f"{sum(record.seconds for record in result.checks):.1f} s",
     }
     said = " · ".join(f"{name} <code>{escape(value)}</code>" for name, value in facts.items() if value)
     names = ", ".join(map(escape, missing(result)))
     absent = f'<p class="facts">Not in the target: {names}.</p>' if names else ""
+    absent += f'<p class="facts">Confinement: {escape(confined(result))}.</p>'
     linked = "".join(f"<li>{_link(one)}</li>" for one in (*found, *open_))
     box = f"{escape(closing_sentence(result))}{f'<ul>{linked}</ul>' if linked else ''}"
     wrong = "".join(_finding(one) for one in found)

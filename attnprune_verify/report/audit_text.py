@@ -53,13 +53,13 @@ def render_audit(result: AuditResult) -> Group:
     absent = missing(result)
     if absent:
         parts += [Text(), Text(f"Not in the target: {', '.join(absent)}.", style="dim")]
-    return Group(*parts)
+    return Group(*parts, Text(), Text(f"Confinement: {confined(result)}.", style="dim"))
 
 
 def _title(result: AuditResult) -> Text:
     version = f", version {result.version}" if result.version else ""
     digest = f", sha256 {result.sha256[:12]}" if result.sha256 else ""
-    rest = f" of {result.target}{version}{digest}, seed {result.seed}, {accounted(result)}; {confined(result)}"
+    rest = f" of {result.target}{version}{digest}, seed {result.seed}, {accounted(result)}"
     return Text.assemble((f"attnprune-verify {command_of(result)}", "bold"), rest)
 
 

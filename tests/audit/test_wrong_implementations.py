@@ -96,7 +96,7 @@ def test_named_by_the_first_check_that_fails(id, tmp_path):
     assert record.reason and (record.snippet or not record.error)
 
 
-@pytest.mark.thorough(share=1 / 6)
+@pytest.mark.thorough(share=1 / 12)
 @pytest.mark.parametrize("slice_", range(24))  # chosen: less than a minute each, for workers to share
 def test_the_whole_kill_matrix(slice_, tmp_path):
     results = [(wrong, kill_matrix.audited(wrong, tmp_path)) for wrong in WRONG[slice_::24]]

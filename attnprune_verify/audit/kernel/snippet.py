@@ -18,7 +18,7 @@ from attnprune_verify.audit.subject.answers import NoAnswer
 __all__ = ["as_code"]
 
 _AXES = {"bnhm": ("x.swapaxes(1, 2)", "x.swapaxes(1, 2)"), "hnm": ("x[0]", "x[None]"),
-         "nhm": ("x[0].swapaxes(0, 1)", "x.swapaxes(0, 1)[None]")}  # fmt: skip
+         "nhm": ("x[0].swapaxes(0, 1)", "x.swapaxes(0, 1)[None]"), "nm": ("x[0, 0]", "x[None, None]")}  # fmt: skip
 """Code that turns the contract's axes into those of a layout, and back."""
 _AS_CONTRACT = Parameters({})
 _LARGEST = 64  # numbers of an array that are written down; a larger one is given by its formula
@@ -40,7 +40,7 @@ def as_code(function: str, sample: KernelSample, context: KernelContext) -> str 
         return None
     own = function == FORWARD or context.declared.own_backward
     lines = [*_imports(context), *import_lines(context.subject, function if own else FORWARD), ""]
-    if max(sizes) > _LARGEST:
+    if sample.fill_factor:
         lines += _by_formula(context, sample, tuple(arrays))
     else:
         lines += [f"{name} = {_made(context, _numbers(a), sample.precision.name)}" for name, a in arrays.items()]
@@ -129,7 +129,8 @@ def _beside(function: str, sample: KernelSample, context: KernelContext) -> list
         listed = ", ".join(f"({at}, {float(right[at]):.9g})" for at in places)
         lines.append(f"for at, expected in [{listed}]:")
         lines.append(f"    print('{name}', at, 'returned', float({name}[at]), 'expected', expected)")
-    return lines
+    shown = ", ".join(f"{name}.shape, {name}.dtype" for name in parts_of(function, sample))
+    return lines or [f"print({shown})"]
 
 
 def _imports(context: KernelContext) -> list[str]:

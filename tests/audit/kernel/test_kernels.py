@@ -95,7 +95,7 @@ def test_wrong_kernels_fail_by_name(id, regime, tmp_path):
     assert kept and not any(np.isclose(one[3], one[5], rtol=1e-3, atol=0) for one in kept)
 
 
-@pytest.mark.thorough(share=1 / 6)
+@pytest.mark.thorough(share=1 / 12)
 @pytest.mark.parametrize("slice_", range(16))  # chosen: a minute each, for workers to share
 def test_the_whole_kill_matrix(slice_, tmp_path):
     page = lzma.decompress(kill_matrix.PAGE.read_bytes()).decode()

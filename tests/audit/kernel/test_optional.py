@@ -265,7 +265,7 @@ def test_the_page_of_bugs_that_happened_lists_every_emulation():
     assert f"**{len(zoo)} of {len(zoo)} fail" in page
 
 
-@pytest.mark.thorough(share=1 / 6)
+@pytest.mark.thorough(share=1 / 12)
 @pytest.mark.parametrize("slice_", range(8))
 def test_every_bug_that_happened_is_found_and_named(slice_, tmp_path):
     survivors, missed, run = [], [], list(WRONG.values())[slice_::8]

@@ -171,15 +171,28 @@ def test_without_a_size_that_is_taken_the_line_to_fill_is_printed():
     assert verdict.outcome == "incomplete" and verdict.coverage.declare[0].startswith('SIZES = {"n": ...')
 
 
-@pytest.mark.parametrize("layout", ["bnhm", "hnm", "nhm"])
+def test_the_order_of_axes_that_a_kernel_takes_is_to_be_declared():
+    def single(q, k, v):
+        logits = q @ k.T * q.shape[-1] ** -0.5
+        shares = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        return (shares / shares.sum(axis=-1, keepdims=True)) @ v
+
+    verdict = apv.check_attention(single, only=("attention:values:plain",))
+    assert verdict.outcome == "incomplete" and verdict.coverage.declare == ('LAYOUT = "nm"',)
+    assert apv.check_attention(single, layout="nm", quick=True).outcome == "passed"
+
+
+@pytest.mark.parametrize("layout", ["bnhm", "hnm", "nhm", "nm"])
 def test_the_axes_of_a_declared_layout(layout):
+    missing = 4 - len(layout)
+
     def turned(x):
-        x = x if layout[0] == "b" else x[None]
+        x = x[(None,) * missing]
         return x.swapaxes(1, 2) if "nh" in layout else x
 
     def back(x):
         x = x.swapaxes(1, 2) if "nh" in layout else x
-        return x if layout[0] == "b" else x[0]
+        return x[(0,) * missing]
 
     def forward(q, k, v):
         demand(q.ndim == len(layout), "axes")
@@ -192,6 +205,15 @@ def test_the_axes_of_a_declared_layout(layout):
     verdict = apv.check_attention(forward, backward=backward, layout=layout, only=only)
     assert verdict.outcome == "passed" and verdict.counts()["passed"] == 8, verdict
     assert apv.check_attention(forward, backward=backward, only=only).outcome != "passed"
+
+
+def test_a_promoted_result_says_how_numpy_promotes():
+    def promoted(q, k, v):
+        return weights(q, k, False, float(1 / np.sqrt(q.shape[-1]))) @ v * np.sqrt(1)
+
+    (record,) = apv.check_attention(promoted, only=("attention:dtype",)).checks
+    assert record.diagnosis == ("wrong-dtype",) and record.reason.endswith("write m ** 0.5")
+    assert "rng.integers" in record.snippet and record.snippet.endswith("print(o.shape, o.dtype)\n")
 
 
 def test_a_scale_that_has_to_be_passed_is_passed():

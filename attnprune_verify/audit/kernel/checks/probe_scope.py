@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, KernelSample
 from attnprune_verify.audit.kernel.problem.scope import ANY_SIZE, AXES, Extent, KernelScope, described
+from attnprune_verify.audit.kernel.process.bridge import ORDERS
 from attnprune_verify.audit.kernel.process.context import KernelContext, overflows
 from attnprune_verify.audit.kernel.process.facts import Refused
 from attnprune_verify.audit.kernel.process.shapes import misshapen
@@ -109,10 +110,25 @@ def _always_causal(context: KernelContext) -> bool:
     return judge(FORWARD, sample.changed(causal=True), reply.parts).status == "passed"
 
 
+def _order_taken(context: KernelContext) -> str | None:
+    """Return the first other order of axes, of those without an axis or with heads last, in which a call is right."""
+    sample = _sized(context, *LADDER[0])
+    for order in map(str, reversed(ORDERS[1:])):
+        try:
+            reply = context.ask(FORWARD, sample, probing=True, order=order)
+        except NoAnswer:
+            continue
+        if misshapen(FORWARD, sample, reply) is None and judge(FORWARD, sample, reply.parts).status == "passed":
+            return order
+    return None
+
+
 def to_declare(context: KernelContext) -> tuple[str, ...]:
     """Return the lines that a module lacks: those of the scope that was found, or that describe the sizes refused."""
     declared, scope = context.declared, context.scope
     answers = [pair for facts in context.functions.values() for pair in facts.sizes.items()]
+    if not any(is_taken and max(shape) > 1 for shape, is_taken in answers) and (order := _order_taken(context)):
+        return (f'LAYOUT = "{order}"',)
     if not any(is_taken for _, is_taken in answers):
         return ('SIZES = {"n": ..., "l": ..., "m": ..., "mv": ..., "heads": ..., "batch": ...}',) if answers else ()
     if scope == declared.scope:

@@ -9,6 +9,7 @@ import numpy as np
 
 from attnprune_verify.audit.kernel.problem.features import feature_named
 from attnprune_verify.audit.kernel.problem.sample import KernelSample, along
+from attnprune_verify.audit.kernel.problem.sample_factory import filled
 from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.kernel.process.shapes import misshapen
 from attnprune_verify.audit.kernel.truth.judge import judge
@@ -21,7 +22,7 @@ __all__ = ["cut", "cuts", "failure", "smallest_failing", "without"]
 _CALLS = {"numpy": 40, "torch": 40, "jax": 8}
 _SECONDS = 2.0  # chosen: as long as a reader waits for a smaller instance
 _ARRAYS = ("q", "k", "v", "do")
-_SEEDED = 64  # numbers; larger arrays are given by a formula where the failure stays
+_WRITTEN = 8  # numbers; larger arrays are given by a formula where the failure stays
 
 
 def smallest_failing(context: KernelContext, function: str, sample: KernelSample) -> tuple[KernelSample, str] | None:
@@ -38,8 +39,8 @@ def smallest_failing(context: KernelContext, function: str, sample: KernelSample
     best = sample
     for step in steps:
         best = smallest(best, step, fails, calls=calls, seconds=_SECONDS)
-    if max(getattr(best, name).size for name in _ARRAYS) > _SEEDED:
-        best = next(filter(fails, _seeded(best)), best)
+    if max(getattr(best, name).size for name in _ARRAYS) > _WRITTEN:
+        best = next((by_formula for factor in (1.0, 3.0) if fails(by_formula := filled(best, factor))), best)
     return best, failure(context, function, best) or said
 
 
@@ -109,17 +110,6 @@ def _rounder(sample: KernelSample) -> Iterator[KernelSample]:
 
 def _telling(arrays: dict[str, Any]) -> bool:
     return all(array.any() and len(np.unique(array, axis=0)) == len(array) for array in arrays.values())
-
-
-def _seeded(sample: KernelSample) -> Iterator[KernelSample]:
-    """Fill the arrays, features unchanged, by a formula of one line."""
-    for factor in (1.0, 3.0):
-        rng = np.random.default_rng(0)
-        filled = {
-            name: sample.precision.exact(rng.integers(-4, 5, getattr(sample, name).shape) / 4 * factor)
-            for name in _ARRAYS
-        }
-        yield sample.changed(name=SMALLEST, fill_factor=factor, **filled)
 
 
 def _kept(samples: Any) -> Iterator[KernelSample]:

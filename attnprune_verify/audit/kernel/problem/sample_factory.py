@@ -10,7 +10,7 @@ from attnprune_verify.audit.kernel.problem.precision import KernelPrecision
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, Mask
 from attnprune_verify.audit.kernel.problem.scope import ANYTHING, KernelScope
 
-__all__ = ["Maker"]
+__all__ = ["Maker", "filled"]
 
 _MOST_PACKED = 600  # chosen: tokens of packed sequences, where those of the scope are long
 
@@ -201,3 +201,13 @@ class Maker:
             array.reshape(-1)[index::4] = self.precision.tiny / 8
             arrays[name] = array
         return self.exact(sample.changed(generic=False), **arrays)
+
+
+def filled(sample: KernelSample, factor: float = 1.0) -> KernelSample:
+    """The sample with q, k, v and do from a formula of one line, quarters up to `factor`; its features are kept."""
+    rng = np.random.default_rng(0)
+    arrays = {
+        name: sample.precision.exact(rng.integers(-4, 5, getattr(sample, name).shape) / 4 * factor)
+        for name in ("q", "k", "v", "do")
+    }
+    return sample.changed(fill_factor=factor, **arrays)

@@ -36,7 +36,7 @@ __all__ = [
 FACTS = "facts of the kernel"
 FRAMEWORKS = ("numpy", "torch", "jax")
 DECLARATIONS = ("CONVENTIONS", "CAPABILITIES", "SIZES", "LAYOUT", "SCALE", "IGNORED")
-ORDERS = ("bhnm", "bnhm", "hnm", "nhm")
+ORDERS = ("bhnm", "bnhm", "hnm", "nhm", "nm")
 """What LAYOUT may be: the order of samples, heads, positions and features in q, k, v, o, do and the gradients."""
 TYPES = ("float16", "bfloat16", "float32", "float64", "longdouble", "int32", "int64", "bool", "complex64", "complex128")
 _OPTIONAL = tuple(dict.fromkeys(feature.parameter for feature in FEATURES if feature.parameter))
@@ -167,8 +167,8 @@ class _BridgedKernel:
             pass
 
     def __call__(self, *arrays: Foreign, how: Plain) -> Foreign:
-        packed = bool(how.get("packed"))
-        arrays = tuple(_packed(array) if packed else _ordered(array, self.order) for array in arrays)
+        packed, order = bool(how.get("packed")), how.get("order", self.order)
+        arrays = tuple(_packed(array) if packed else _ordered(array, order) for array in arrays)
         inputs = self._inputs(arrays, how)
         if how.get("poison"):
             self.framework.poison(how["poison"])
@@ -184,7 +184,7 @@ class _BridgedKernel:
         if how.get("then"):  # the same call on other numbers, before the answer is read
             self._call([self.framework.made(array[..., ::-1], "plain") for array in arrays], keywords, how["parts"])()
         try:
-            parts = self._read(result, how["parts"], packed)
+            parts = self._read(result, how["parts"], packed, order)
         except Exception as error:  # whatever it is, it is not what the contract says
             return UnreadableResult(f"{type(error).__name__}: {error}")
         after = tuple(map(self.framework.bits, copies))
@@ -228,7 +228,7 @@ class _BridgedKernel:
             self._graphs[slot] = self.framework.captured(call)
         return self._graphs[slot]
 
-    def _read(self, result: Foreign, names: list[str], packed: bool) -> Plain:
+    def _read(self, result: Foreign, names: list[str], packed: bool, order: str) -> Plain:
         values = [result] if names == ["o"] else list(result)
         if len(values) != len(names):
             raise TypeError(f"returns {len(values)} things instead of {len(names)}")
@@ -236,21 +236,24 @@ class _BridgedKernel:
         types = []
         for name, value in zip(names, values, strict=True):
             read, kind = self.framework.read(value)
-            parts[name] = _unpacked(name, read, parts) if packed else _as_contract(name, read, self.order)
+            parts[name] = _unpacked(name, read, parts) if packed else _as_contract(name, read, order)
             types.append(TYPES.index(kind) if kind in TYPES else -1)
         return {**parts, "types": np.array(types)}
 
 
 def _ordered(array: Foreign, order: str) -> Foreign:
-    """An array (batch, heads, n, m) with its axes in another order; without samples the only one."""
+    """An array (batch, heads, n, m) with its axes in another order; without samples, or heads, the only one."""
+    if order == "nm":
+        return array[0, 0]
     turned = array if order.endswith("hnm") else np.ascontiguousarray(array.swapaxes(1, 2))
     return turned if order[0] == "b" else turned[0]
 
 
 def _as_contract(name: str, array: Foreign, order: str) -> Foreign:
     """A result in the contract's order of axes: o and gradients of the inputs, or log sum exp without samples."""
-    if order[0] != "b" and array.ndim == (2 if name == "lse" else 3) and name not in ("dbias", "dsinks"):
-        array = array[None]
+    missing = 4 - len(order)
+    if missing and array.ndim == len(order) - (name == "lse") and name not in ("dbias", "dsinks"):
+        array = array[(None,) * missing]
     turned = order.endswith("nhm") and array.ndim == 4 and name in ("o", "dq", "dk", "dv")
     return array.swapaxes(1, 2) if turned else array
 

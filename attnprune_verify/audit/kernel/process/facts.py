@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attnprune_verify.audit.kernel.problem.conventions import Conventions
 from attnprune_verify.audit.kernel.problem.sample import KernelSample
-from attnprune_verify.audit.kernel.problem.scope import ANYTHING, Extent, KernelScope
+from attnprune_verify.audit.kernel.problem.scope import ANYTHING, AXES, Extent, KernelScope
 from attnprune_verify.audit.kernel.process.bridge import FACTS
 from attnprune_verify.audit.kernel.process.parameters import Parameters
 from attnprune_verify.audit.subject.answers import NoAnswer
@@ -96,8 +96,8 @@ class Declared:
         conventions = Conventions.declared(facts.get("conventions") or {})
         capabilities = tuple(facts["capabilities"])
         scope = KernelScope.declared(facts["sizes"], capabilities)
-        if facts["layout"][0] != "b":
-            scope = scope.with_extents(batch=Extent((1,)))
+        missing = AXES[: 4 - len(facts["layout"])]  # of samples, or of samples and heads
+        scope = scope.with_extents(**{axis: Extent((1,)) for axis in missing})
         return cls(
             facts["framework"], bool(facts["own"]), capabilities, conventions, facts["declares"], scope,
             facts["layout"], facts["scale"], tuple(facts["ignored"]),
