@@ -36,7 +36,7 @@ BLIND = {
     "new:certified_constants-any": 1,
     "new:PL_ineq_paper_mu_allowed-causal": 1, "new:convex_near_dense-any": 1, "new:heavy_ball-any": 1,
     "new:no_common_floor-full": 2, "new:our_convergence_from_ones-full": 1,
-    "new:pair_descent-heads": 3,
+    "new:pair_descent-heads": 3, "new:segment_step-any": 1,
 }  # fmt: skip
 """Changes that no case tells, so that only `tests.repinned` notices them: a maximum with 1 where no case is between 1
 and 2; a sign before a number that is 0; ``<=`` for ``=`` where an instance is named, or the reverse where no case is on

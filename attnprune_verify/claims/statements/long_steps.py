@@ -88,7 +88,7 @@ def _bends(q: Quantities, place: Any, L: Any) -> Relation:
 
 
 def _share(rng: Generator, case: Case) -> dict[str, Any]:
-    return {"share": float(rng.choice([0.01, 0.3, 1.0, 1.0, 20.0])), "place": float(rng.choice([0.0, 0.5, 1.0]))}
+    return {"share": float(rng.choice([0.01, 0.3, 1.0, 1.2, 20.0])), "place": float(rng.choice([0.0, 0.5, 1.0]))}
 
 
 def _sleeping_row() -> Iterator[Case]:
