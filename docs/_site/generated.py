@@ -146,9 +146,6 @@ def _overview(result: Any, home: dict[str, str]) -> str:
 
 def _statement(records: list[Any], home: dict[str, str]) -> str:
     from attnprune_verify.claims.excerpts import quotation
-    from attnprune_verify.claims.formulas.latex import in_latex
-    from attnprune_verify.claims.formulas.scope import hypotheses, quantifier, sentence
-    from attnprune_verify.claims.formulas.unread import UNREAD
     from attnprune_verify.claims.prior import known_or_new
 
     claim = records[0].claim
@@ -170,14 +167,10 @@ def _statement(records: list[Any], home: dict[str, str]) -> str:
         if quoted is not None:
             parts.append(f"The paper: *{_text(quoted.text)}* (line {quoted.line} of its LaTeX).\n")
         judged = "Judged: " if claim.group in ("text", "consequence") else ""
-        parts.append(f"{judged}{_text(sentence(claim))}\n\n```text\n{claim.formula}\n```\n")
-        formula = None if claim.test_id in UNREAD else in_latex(claim.formula, claim.id)
-        if formula is not None:
-            parts.append(f"\\[{formula}\\]\n")
-        met = f", if {_text(', '.join(hypotheses(claim)))}" if claim.hypotheses else ""
-        parts.append(f"For {quantifier(claim)}{met}.\n")
+        parts.append(f"{judged}{_stated(claim)}\n")
         parts.append(f"Found: {_text(claim.finding)}.\n" if claim.finding else "")
-        parts.append(f"{_text(record.note)}.\n" if record.note else "")
+        noted = ". ".join(one[:1].upper() + one[1:] for one in record.note.split(". "))
+        parts.append(f"{_text(noted)}.\n" if noted else "")
         graded = record.evidence.parts
         if len(set(graded.values())) > 1:
             parts.append(f"Parts: {', '.join(f'{part} {grade}' for part, grade in graded.items())}.\n")
@@ -196,6 +189,25 @@ def _statement(records: list[Any], home: dict[str, str]) -> str:
     if files:
         parts.append("Evidence: " + ", ".join(f"`{file}`" for file in files) + ".\n")
     return "\n".join(parts)
+
+
+def _stated(claim: Any) -> str:
+    """The statement, once: its cases and conditions, and the formula drawn; the text that programs read is folded."""
+    from attnprune_verify.claims.formulas.latex import in_latex
+    from attnprune_verify.claims.formulas.scope import sentence
+    from attnprune_verify.claims.formulas.unread import UNREAD
+
+    source = f"```text\n{claim.formula}\n```"
+    formula = None if claim.test_id in UNREAD else in_latex(claim.formula, claim.id)
+    if claim.says:
+        return f"{_text(sentence(claim))}\n\n{source}"
+    before, _, after = sentence(claim).partition(claim.formula)
+    after = after.strip(", .")
+    said = f"\n\n{after[:1].upper()}{after[1:]}." if after else ""
+    if formula is None:
+        return f"{_text(before)}\n\n{source}{said}"
+    folded = f'<details markdown="1"><summary>As text</summary>\n\n{source}\n\n</details>'
+    return f"{_text(before)}\n\n\\[{formula}\\]{said}\n\n{folded}"
 
 
 def _measured() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 from attnprune_verify.claims.formulas.letters import names_of
 from attnprune_verify.claims.formulas.notation import Clause, Node, Unreadable, clauses
@@ -62,7 +63,8 @@ def _written(node: Node) -> str:
         case "hadamard":
             return rf"{_tex(parts[0], 2)} \circ {_tex(parts[1], 2)}"
         case "times":
-            return rf"{_tex(parts[0], 3)} \, {_tex(parts[1], 3)}"
+            left, right = (_tex(part, 3) for part in parts)
+            return left + (r" \cdot " if left[-1:].isdigit() and right[:1].isdigit() else r" \, ") + right
         case "divide":
             return rf"\frac{{{_tex(parts[0])}}}{{{_tex(parts[1])}}}"
         case "power":
@@ -100,6 +102,10 @@ def _letter(name: str) -> str:
         return rf"\{match[1]} \lvert {match[3]} \rvert"
     if any(sign in name for sign in ("||", "{", "<")) or re.search(r"\(\w+_", name):
         return _phrase(name)
+    if match := re.fullmatch(r"([A-Za-z]\w*)\(([^,]*[ /].*)\)", name):
+        with suppress(Unreadable):
+            argument = clauses(f"{match[2]} = 0")[0].sides[0]
+            return rf"{_letter(match[1])}\left( {_tex(argument)} \right)"
     if " " in name or "/" in name:
         first, _, rest = name.partition(" ")
         return f"{_LETTERS[first]} {rest}" if first in ("grad", "Hess", "Pi") else rf"\text{{{name}}}"
