@@ -138,7 +138,7 @@ def _overview(result: Any, home: dict[str, str]) -> str:
             if home[claim.id] == section:
                 link = f"[`{claim.id}`]({section}.md#{anchor(claim.id)}) {_text(claim.title)}"
                 proof = "" if record.evidence.proof.value == "none" else record.evidence.proof.value
-                cells = (link, _text(claim.reading.name), record.statement.value, proof, record.evidence.grade)
+                cells = (link, _text(claim.reading.name), _coloured(record), proof, record.evidence.grade)
                 lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
     return "\n".join(lines)
@@ -160,7 +160,7 @@ def _statement(records: list[Any], home: dict[str, str]) -> str:
     for record in records:
         claim = record.claim
         proof = record.evidence.proof.value
-        words = [f"**{record.statement.value}**", f"evidence {record.evidence.grade}"]
+        words = [_coloured(record), f"evidence {record.evidence.grade}"]
         words += [f"printed proof {proof}"] if proof != "none" else []
         parts.append(f"{', '.join(words)} (reading *{_text(claim.reading.name)}*: {_text(claim.reading.says)})\n")
         quoted = quotation(claim.id)
@@ -189,6 +189,11 @@ def _statement(records: list[Any], home: dict[str, str]) -> str:
     if files:
         parts.append("Evidence: " + ", ".join(f"`{file}`" for file in files) + ".\n")
     return "\n".join(parts)
+
+
+def _coloured(record: Any) -> str:
+    verdict = record.statement.value
+    return f"**{verdict}**{{ .{verdict if verdict in ('holds', 'refuted') else 'short-of'} }}"
 
 
 def _stated(claim: Any) -> str:
