@@ -49,11 +49,7 @@ def thorough(*values):
         ("row with nothing allowed is nan", "empty-rows"),
         ("nan at a forbidden key leaks", "padding"),
         thorough("causal aligned bottom-right", "causal-more-keys"),
-        pytest.param(
-            "mask per sample is that of the first sample",
-            "mask-ranks",
-            marks=[pytest.mark.thorough, pytest.mark.xfail(strict=True, reason="it is called mask-ignored today")],
-        ),
+        thorough("mask per sample is that of the first sample", "mask-ranks"),
         ("no gradient of the bias", "bias-gradient"),
         thorough("gradient of the sinks has the wrong sign", "sinks-gradient"),
         thorough("dropout on the wrong factor in backward", "dropout"),
