@@ -97,7 +97,11 @@ def _left_out(function: str, sample: KernelSample, reply: Reply) -> Diagnosis | 
     """The part beside which the answer is right: a causal flag that a path with dropout does not get."""
     for name, id in _OMITTED.items():
         less = without(sample, name) if name in sample.features else None
-        if less is None or not less.features or (less.shape, parts_of(function, less)) != (sample.shape, parts_of(function, sample)):
+        if (
+            less is None
+            or not less.features
+            or (less.shape, parts_of(function, less)) != (sample.shape, parts_of(function, sample))
+        ):
             continue
         if judge(function, less, reply.parts).status == "passed":
             return Diagnosis((id,), f"{name} is left out where there is {' and '.join(less.features)}")

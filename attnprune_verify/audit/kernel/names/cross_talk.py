@@ -95,15 +95,21 @@ def _by_head(sample: KernelSample, steps: KernelSteps) -> tuple[Array, Array]:
 
 
 def _shares(part: Array, terms: Array) -> Array | None:
-    """The factor of each query head in each key head, (batch, kv_heads, heads); None where no factors explain it."""
+    """The factor of each query head in each key head, (batch, kv_heads, heads); None where no factors explain it.
+
+    Where a key head has too few numbers for the factors of all query heads, those of its own group are sought.
+    """
     batch, heads = terms.shape[:2]
-    if terms[0, 0].size < max(2 * heads, _FEWEST):
+    kv_heads, found = part.shape[1], np.zeros((*part.shape[:2], heads))
+    asked = np.ones((kv_heads, heads), bool)
+    if terms[0, 0].size < 2 * heads:
+        asked = np.repeat(np.eye(kv_heads, dtype=bool), heads // kv_heads, axis=1)
+    if terms[0, 0].size < max(2 * asked[0].sum(), _FEWEST):
         return None
-    found = np.zeros((*part.shape[:2], heads))
-    for item, key in product(range(batch), range(part.shape[1])):
-        columns, wanted = terms[item].reshape(heads, -1).T, part[item, key].ravel()
-        found[item, key], _, rank, _ = np.linalg.lstsq(columns, wanted, rcond=None)
-        gap = np.linalg.norm(columns @ found[item, key] - wanted)
-        if rank < heads or not gap <= _LEFT * np.linalg.norm(wanted):
+    for item, key in product(range(batch), range(kv_heads)):
+        columns, wanted = terms[item, asked[key]].reshape(asked[key].sum(), -1).T, part[item, key].ravel()
+        found[item, key, asked[key]], _, rank, _ = np.linalg.lstsq(columns, wanted, rcond=None)
+        gap = np.linalg.norm(columns @ found[item, key, asked[key]] - wanted)
+        if rank < asked[key].sum() or not gap <= _LEFT * np.linalg.norm(wanted):
             return None
     return found
