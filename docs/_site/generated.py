@@ -19,11 +19,13 @@ GROUPS = {
     "functions": ("Reference functions", "What is judged everywhere else, in plain NumPy.", ("model",)),
     "instances": ("Instances and files", "A problem, and where it is kept.", ("instance", "errors", "pretrained")),
     "pruning": ("Pruning", "The descent, the baselines, layers, models.", ("algorithms", "pruning", "whole_model")),
-    "judging": ("Judging", "The objects behind the commands.", ("check", "claims", "audit", "oracle")),
+    "judging": ("Judging", "The objects behind the commands.", ("check", "claims", "audit", "oracle", "triton")),
     "theory": ("Theory", "Assumptions and constants.", ("theory",)),
     "experiments": ("Experiments", "Plans, runs, tables and figures.", ("experiments",)),
 }  # fmt: skip
 """Page, title, sentence, and the floors of the house whose public names it holds."""
+BESIDE = {"interpreted": "attnprune_verify.triton"}
+"""Public names that the package itself does not have, because they need another one."""
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -40,7 +42,7 @@ def pages() -> Iterator[tuple[str, str]]:
 
 
 def _reference() -> Iterator[tuple[str, str]]:
-    homes = {name: module for name, module in attnprune_verify._HOME.items()}
+    homes = {**attnprune_verify._HOME, **BESIDE}
     told = set()
     for page, (title, sentence, floors) in GROUPS.items():
         names = [name for name, module in homes.items() if module.split(".")[1] in floors]

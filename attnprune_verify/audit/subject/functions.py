@@ -10,6 +10,7 @@ import operator
 import os
 import sys
 import time
+import traceback
 import types
 from collections.abc import Callable
 from typing import Any
@@ -233,7 +234,18 @@ def line_of(error: BaseException) -> str:
         text = "(its message cannot be printed)"
     if isinstance(error, SystemExit):
         text = f"sys.exit({text}) was called"
+    if asserted := _assertion_without_words(error.__cause__ or error):
+        text = f"{text} at {asserted}".strip()
     return printable(f"{type(error).__name__}: {text}"[:LONGEST_MESSAGE])
+
+
+def _assertion_without_words(error: BaseException) -> str:
+    """Return the source line of an assertion without a message, or nothing."""
+    if not isinstance(error, AssertionError) or error.args not in ((), ("",)):
+        return ""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if "site-packages" not in frame.filename] or frames
+    return (own[-1].line or "") if own else ""
 
 
 def printable(text: str) -> str:

@@ -1,6 +1,7 @@
 """The page of kernels that people use: it is what the stored rows give, and its programs do what it claims."""
 
 import json
+import os
 import re
 
 import numpy as np
@@ -16,18 +17,41 @@ PROGRAMS = sorted(real_kernels.DEVIATIONS)
 def test_the_page_is_what_the_rows_give():
     known = json.loads(real_kernels.ROWS.read_text(encoding="utf-8"))
     assert real_kernels.page(known) == real_kernels.PAGE.read_text(encoding="utf-8")
-    assert {f"{title} {dtype}" for title, _, dtypes, _ in real_kernels.KERNELS for dtype in dtypes} <= set(known)
+    rows = real_kernels.KERNELS
+    assert {f"{title} {dtype}" for title, _, dtypes, *_ in rows for dtype in dtypes} <= set(known)
+    assert set(real_kernels.DEVIATIONS) <= set(known)
     assert all(len(known[title]) == len(COLUMNS) for title, *_ in real_kernels.KERNELS)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_deviation_is_still_there(name):
-    for package in real_kernels.DEVIATIONS[name]:
-        pytest.importorskip(package)
+    checkouts = os.environ.get("KERNEL_CHECKOUTS")
+    if missing := real_kernels.lacking(real_kernels.DEVIATIONS[name]):
+        pytest.skip(f"needs {', '.join(missing)}")
+    if name in real_kernels.IMPORTED_FROM and not checkouts:
+        pytest.skip("needs clones in the folder that KERNEL_CHECKOUTS names")
     prints = re.compile(r"```text\n(.*?)```", re.S)
     stored = json.loads(real_kernels.ROWS.read_text(encoding="utf-8"))[name]
-    assert prints.findall(real_kernels.program(name)) == prints.findall(stored)
+    assert prints.findall(real_kernels.program(name, checkouts)) == prints.findall(stored)
+
+
+ADAPTERS = sorted({adapter for _, adapter, *_ in real_kernels.CHECKOUTS})
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_an_adapter_of_an_interpreted_kernel_has_at_most_twelve_lines(adapter):
+    code = (real_kernels.HERE / adapter).read_text(encoding="utf-8").partition('"""\n')[2]
+    assert len([line for line in code.splitlines() if line.strip()]) <= 12
+
+
+def test_a_clone_that_is_not_there_is_asked_for(tmp_path):
+    for checkouts in (None, str(tmp_path)):
+        with pytest.raises(SystemExit, match="clone openai/gpt-oss .* --checkouts FOLDER"):
+            real_kernels.folder_of("openai/gpt-oss", ".", checkouts)
+    (tmp_path / "gpt-oss").mkdir()
+    assert real_kernels.folder_of("openai/gpt-oss", ".", str(tmp_path)) == (str(tmp_path / "gpt-oss" / "."),)
+    assert real_kernels.folder_of("", "", None) == ()
 
 
 def plain(q, k, v, *, causal=False, mask=None, bottom_right=False, empty=0.0):

@@ -163,6 +163,21 @@ def test_a_declared_size_that_is_refused_is_said():
     assert verdict.coverage.declare[0].startswith('SIZES = {"m": (16, 64)')
 
 
+def test_a_regime_without_instances_does_not_apply_in_haste():
+    result = apv.run_kernel_audit(
+        {"attention": tiled}, quick=True, sizes={**TILES, "n=l": True}, only=("attention:values:split-keys",)
+    )
+    assert [record.status for record in result.checks] == ["not_applicable"]
+
+
+def test_an_assertion_without_words_is_told_by_its_line():
+    def strict(q, k, v):
+        raise AssertionError
+
+    result = apv.run_kernel_audit({"attention": strict}, only=("attention:values:plain",), sizes={"n": (8, 16)})
+    assert "AssertionError: at raise AssertionError" in result.checks[0].reason
+
+
 def test_without_a_size_that_is_taken_the_line_to_fill_is_printed():
     def never(q, k, v):
         raise ValueError("no")

@@ -74,6 +74,43 @@ def attention(q, k, v, *, causal=False, scale=None):
     flash.forward[(-(-n // 16), b * h)](q, k, v, o, m**-0.5 if scale is None else scale, n, k.shape[2], m, causal)
     return o
 """
+PRODUCTS = """\
+import torch
+import triton
+import triton.language as tl
+
+from halfway import VERSION
+
+NAME = torch.cuda.get_device_name(torch.cuda.current_device()), torch.cuda.get_device_properties(0).major
+
+
+def cleared(arguments):
+    arguments["o"].zero_()
+
+
+@triton.autotune([triton.Config({"TILE": 16}, pre_hook=cleared), triton.Config({"TILE": 32})], key=["l"])
+@triton.heuristics({"EVEN": lambda arguments: arguments["l"] % arguments["TILE"] == 0})
+@triton.jit
+def kernel(a, b, o, n, l, m: tl.constexpr, TILE: tl.constexpr, EVEN: tl.constexpr):
+    rows = tl.make_block_ptr(a, (n, m), (m, 1), (tl.program_id(0) * TILE, 0), (TILE, m), (1, 0))
+    others = tl.make_block_ptr(b, (l, m), (m, 1), (0, 0), (TILE, m), (1, 0))
+    out = tl.make_block_ptr(o, (n, l), (l, 1), (tl.program_id(0) * TILE, 0), (TILE, TILE), (1, 0))
+    left = tl.load(rows, boundary_check=(0,), padding_option="zero")
+    for start in range(0, l, TILE):
+        right = tl.load(others) if EVEN else tl.load(others, boundary_check=(0, 1), padding_option="zero")
+        before = tl.load(out, boundary_check=(0, 1))
+        tl.store(out, before + tl.dot(left, right, trans_b=True), boundary_check=(0, 1))
+        others = tl.advance(others, (TILE, 0))
+        out = tl.advance(out, (0, TILE))
+
+
+def products(a, b):
+    assert a.is_cuda and b.is_cuda
+    o = torch.full((len(a), len(b)), float("nan"))
+    with torch.cuda.device(a.device.index):
+        kernel[lambda meta: (triton.cdiv(len(a), meta["TILE"]),)](a, b, o, len(a), len(b), a.shape[1])
+    return o
+"""
 NAMES = ("values:plain", "values:causal", "values:larger", "values:scale")
 
 
@@ -84,9 +121,7 @@ def variable_stays(monkeypatch):
 
 def records(tmp_path, dtype, kernel=FLASH):
     """The records of the checks named above, by name."""
-    for module in ("torch", "triton"):
-        if importlib.util.find_spec(module) is None:
-            pytest.skip(f"needs the package {module}")
+    without_what_it_needs()
     (tmp_path / "flash.py").write_text(kernel, encoding="utf-8")
     path = tmp_path / "adapter.py"
     path.write_text(ADAPTER, encoding="utf-8")
@@ -115,6 +150,30 @@ def test_products_of_bfloat16_are_left_open(tmp_path):
     # neither failed, by errors that are the interpreter's, nor not applicable, which would let the run pass
     assert {record.status for record in found.values()} == {"could_not_run"}
     assert {record.reason for record in found.values()} == {f"attention was not judged: {BFLOAT16}"}
+
+
+def without_what_it_needs():
+    for module in ("torch", "triton"):
+        if importlib.util.find_spec(module) is None:
+            pytest.skip(f"needs the package {module}")
+
+
+@pytest.mark.filterwarnings("ignore:Conversion of an array:DeprecationWarning")  # of Triton 3.6 itself
+def test_a_package_of_older_triton_that_does_not_import_whole(tmp_path, monkeypatch):
+    """Block pointers, transposes in dot, a first configuration with its hook, and questions about a GPU."""
+    without_what_it_needs()
+    package = tmp_path / "halfway"
+    package.mkdir()
+    (package / "__init__.py").write_text('VERSION = "1"\nimport a_compiled_part\nNEVER = 1\n', encoding="utf-8")
+    (package / "products.py").write_text(PRODUCTS, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    products = interpreted("halfway.products")
+    import torch
+
+    a, b = (torch.randn(size, generator=torch.Generator().manual_seed(0)) for size in ((20, 16), (37, 16)))
+    found = products.products(a, b)
+    assert torch.allclose(found, a @ b.T, atol=1e-5)
+    assert not a.is_cuda  # of the kernel's own code alone the answer is yes
 
 
 def test_missing_triton_is_named(monkeypatch, tmp_path):

@@ -84,7 +84,7 @@ def _regime(context: KernelContext, function: str, name: str) -> Finding:
     """All samples of a regime; some of them if in haste, where each is dear: compiled, or at least so large."""
     samples = context.regimes()[name].samples
     least = context.regimes()["plain"].samples[0].work
-    if context.quick and (context.declared.framework == "jax" or least > _DEAR):
+    if samples and context.quick and (context.declared.framework == "jax" or least > _DEAR):
         few = tuple(sample for sample in samples if sample.work <= _TIMES * max(least, _DEAR))
         samples = few or samples[:1]
         places = np.linspace(0, len(samples) - 1, max(_FEWEST, len(samples) // 3))

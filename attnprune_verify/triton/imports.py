@@ -1,8 +1,4 @@
-"""Triton kernels on a CPU: `interpreted` imports a file or a module with Triton's interpreter on.
-
-The interpreter keeps bfloat16 as 16-bit integers and computes with these; here it raises instead, so that a kernel is
-not charged with errors of 1e8 that it does not make.
-"""
+"""The import of a Triton kernel with the interpreter on."""
 
 from __future__ import annotations
 
@@ -10,32 +6,32 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from attnprune_verify.errors import InvalidInput
 from attnprune_verify.extras import MissingExtra
+from attnprune_verify.triton.gpu import emulate_gpu
+from attnprune_verify.triton.language import refuse_bfloat16, restore_what_was_removed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["BFLOAT16", "interpreted"]
-
-BFLOAT16 = "Triton's interpreter cannot compute in bfloat16; judge this kernel in float16 or float32, or on a GPU"
-"""The sentence that a kernel raises where it multiplies, adds or compares bfloat16 numbers."""
-_CAPABILITY = (8, 0)  # chosen: of the oldest GPU that has bfloat16; kernels are told it where there is no GPU
+__all__ = ["interpreted"]
 
 
 def interpreted(path_or_name: str | os.PathLike[str]) -> ModuleType:
     """Import a Triton kernel with the interpreter on, so that it runs on a CPU.
 
-    Autotuned kernels keep their first configuration. Where no GPU is found, code that asks for the driver or for the
-    GPU's capability is told of one with capability 8.0. This holds for the whole process, which cannot run compiled
-    kernels afterwards.
+    Autotuned kernels keep their first configuration. Where no GPU is found, code that asks for the driver, for the
+    GPU's properties or, in the kernel's own modules, whether a tensor is on a GPU is told of one with capability 8.0.
+    Of a package whose own code does not import, only the kernel's module is taken. Block pointers and the transposes of
+    ``tl.dot`` work where Triton has removed them. This holds for the whole process, which cannot run compiled kernels
+    afterwards.
 
     Parameters
     ----------
@@ -56,10 +52,14 @@ def interpreted(path_or_name: str | os.PathLike[str]) -> ModuleType:
     """
     wanted = os.fspath(path_or_name)
     if wanted.endswith(".py") and not Path(wanted).is_file():
-        raise InvalidInput(f"a name that ends in .py is a file's, and {wanted!r} is no file: check the path")
+        raise InvalidInput(
+            f"a name that ends in .py is a file's, and {wanted!r} is no file that can be read here: check the path; an "
+            f"audit closes folders other than the target's, and --path FOLDER opens one"
+        )
     triton = _triton()
-    _without_a_gpu(triton)
-    _refuse_bfloat16()
+    emulate_gpu(triton, importlib.import_module("torch"), Path(wanted).stem if wanted.endswith(".py") else wanted)
+    refuse_bfloat16()
+    restore_what_was_removed(triton.language)
     with _one_configuration(triton):
         return _imported(wanted)
 
@@ -91,6 +91,9 @@ def _triton() -> ModuleType:
 
 def _imported(path_or_name: str) -> ModuleType:
     if not path_or_name.endswith(".py"):
+        words = path_or_name.split(".")
+        for end in range(1, len(words)):
+            _entered(".".join(words[:end]))
         return importlib.import_module(path_or_name)
     path = Path(path_or_name)
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -104,6 +107,19 @@ def _imported(path_or_name: str) -> ModuleType:
         del sys.modules[path.stem]
         raise
     return module
+
+
+def _entered(package: str) -> None:
+    """Import a package around the kernel; of one whose own code fails, what stands before the failing line is kept."""
+    if package in sys.modules:
+        return
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.loader is None or spec.submodule_search_locations is None:
+        return
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[package] = module
+    with suppress(Exception):
+        spec.loader.exec_module(module)
 
 
 @contextmanager
@@ -123,40 +139,3 @@ def _one_configuration(triton: ModuleType) -> Iterator[None]:
     finally:
         for module in modules:
             vars(module)["autotune"] = whole
-
-
-def _without_a_gpu(triton: ModuleType) -> None:
-    torch = importlib.import_module("torch")
-    if torch.cuda.is_available():
-        return
-    torch.cuda.get_device_capability = lambda device=None: _CAPABILITY
-    target = SimpleNamespace(backend="cuda", arch=10 * _CAPABILITY[0] + _CAPABILITY[1], warp_size=32)
-    triton.runtime.driver.set_active(
-        SimpleNamespace(
-            get_current_target=lambda: target,
-            get_current_device=lambda: 0,
-            get_active_torch_device=lambda: torch.device("cpu"),
-        )
-    )
-
-
-def _refuse_bfloat16() -> None:
-    builder = importlib.import_module("triton.runtime.interpreter").InterpreterBuilder
-    for name in ("create_dot", "binary_op", "unary_op"):
-        whole = getattr(builder, name)
-        if not hasattr(whole, "__wrapped__"):
-            setattr(builder, name, _guarded(whole))
-
-
-def _guarded(whole: Callable[..., object]) -> Callable[..., object]:
-    @wraps(whole)
-    def guarded(self: object, *args: object, **keywords: object) -> object:
-        if any(getattr(getattr(arg, "dtype", None), "scalar", None) == _bfloat16() for arg in args):
-            raise NotImplementedError(BFLOAT16)
-        return whole(self, *args, **keywords)
-
-    return guarded
-
-
-def _bfloat16() -> object:
-    return sys.modules["triton.language"].bfloat16
