@@ -155,6 +155,13 @@ _TABLE: dict[str, tuple[str, ...]] = {
     "dense-target-uses-M": ("fl", "the dense target F(1) is computed with the pruned weights"),
     "missing-dense-target": ("fl", "F(1) is not subtracted"),
     "unmasked-partner": ("fl", "the mask of a factor is left out where it meets the other, often in the gradient only"),
+    "recipe": ("k", "numbers of eight bits are stored, scaled or rounded in another way than declared", "what"),
+    "scale-leak": ("k", "what later tokens hold enters earlier results, through the scale of a block or otherwise"),
+    "weights-not-normalised": (
+        "k",
+        "weights rounded to eight bits are not what the row sum adds up, so that v = 1 does not give 1",
+        "sum",
+    ),
     "lse-wrong": ("k", "log sum exp is wrong, the output is right"),
     "lse-base": ("k", "log sum exp has another base than the declared one"),
     "lse-gradient": ("k", "the cotangent of log sum exp is not added to dP - mean"),

@@ -17,7 +17,7 @@ __all__ = ["command"]
 @click.argument("target")
 @click.option(
     "--dtype",
-    type=click.Choice(["float64", "float32", "bfloat16", "float16"]),
+    type=click.Choice(["float64", "float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2"]),
     default="float32",
     show_default=True,
     help="Floating-point format of the inputs, and of the accuracy that the kernel promises.",

@@ -85,6 +85,7 @@ def parametrize_with_kernel_checks(
     scale: str | None = None,
     ignored: Iterable[str] | None = None,
     conventions: Mapping[str, object] | None = None,
+    recipe: Mapping[str, object] | None = None,
     only: str | tuple[str, ...] = (),
     modes: str | tuple[str, ...] = (),
     quick: bool = False,
@@ -95,13 +96,13 @@ def parametrize_with_kernel_checks(
     """Make each check of an attention kernel one test, with the arguments of `attnprune_verify.check_attention`."""
 
     def made(waivers: tuple[Waiver, ...]) -> Examiner:
-        from attnprune_verify.audit.kernel.auditor import KernelAuditor
+        from attnprune_verify.audit.kernel.eight_auditor import auditor_of
         from attnprune_verify.audit.kernel.options import Options, declarations
         from attnprune_verify.audit.kernel.process.callables import subject_of
 
         options = Options.of(quick=quick, only=only, names="all", modes=modes, device=device)
-        declared = declarations(sizes, capabilities, layout, scale, ignored, conventions)
-        return KernelAuditor(subject_of(target, backward, framework), dtype, seed, waivers, options, declared)
+        declared = declarations(sizes, capabilities, layout, scale, ignored, conventions, recipe)
+        return auditor_of(subject_of(target, backward, framework), dtype, seed, waivers, options, declared)
 
     return _parametrized(made, expected_failed_checks, deviations)
 

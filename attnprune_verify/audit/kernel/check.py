@@ -27,6 +27,7 @@ def check_attention(
     scale: str | None = None,
     ignored: Iterable[str] | None = None,
     conventions: Mapping[str, Foreign] | None = None,
+    recipe: Mapping[str, Foreign] | None = None,
     only: str | tuple[str, ...] | None = None,
     names: str = "first",
     modes: str | tuple[str, ...] = (),
@@ -46,14 +47,14 @@ def check_attention(
         ``sm_scale`` and the like are understood. Else a target of `attnprune_verify.run_kernel_audit`.
     backward : callable, optional
         ``backward(q, k, v, do, *, ...)`` returns dq, dk and dv. Without it torch and jax differentiate `fn`.
-    dtype : "float64", "float32", "bfloat16" or "float16"
-        The precision of the inputs, and what the kernel promises.
+    dtype : "float64", "float32", "bfloat16", "float16", "float8_e4m3fn" or "float8_e5m2"
+        The precision of the inputs, and what the kernel promises; of eight bits it has to declare a recipe.
     framework : "numpy", "torch" or "jax", optional
         Whose arrays go in; without it, that which the callable declares, belongs to, or names in its code.
     device : str
         Where the arrays are; answers come back to the CPU, where the truth is.
-    sizes, capabilities, layout, scale, ignored, conventions : optional
-        As SIZES, CAPABILITIES, LAYOUT, SCALE, IGNORED and CONVENTIONS of a module, for instance
+    sizes, capabilities, layout, scale, ignored, conventions, recipe : optional
+        As SIZES, CAPABILITIES, LAYOUT, SCALE, IGNORED, CONVENTIONS and RECIPE of a module, for instance
         ``{"causal_alignment": "bottom-right"}``.
     only, names, modes, seed, limit, quick, call_limit, confine
         As of `attnprune_verify.run_kernel_audit`; a callable of torch or jax runs in this process, unconfined.
@@ -86,5 +87,5 @@ def check_attention(
     return run_kernel_audit(
         target, dtype, seed, limit=limit, call_limit=call_limit, confine=confine, quick=quick, only=only,
         names=names, modes=modes, device=device, sizes=sizes, capabilities=capabilities, layout=layout, scale=scale,
-        ignored=ignored, conventions=conventions,
+        ignored=ignored, conventions=conventions, recipe=recipe,
     )  # fmt: skip

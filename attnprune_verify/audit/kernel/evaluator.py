@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from attnprune_verify.audit.kernel.check import check_attention
 from attnprune_verify.audit.kernel.options import CPU
+from attnprune_verify.audit.kernel.problem.eight_bits import EIGHT_BITS
 from attnprune_verify.audit.kernel.problem.precision import precision_named
 from attnprune_verify.audit.kernel.problem.regimes import regimes
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, KernelSample, parts_of
@@ -48,9 +49,9 @@ class AttentionEvaluator:
 
     Parameters
     ----------
-    dtype : "float64", "float32", "bfloat16" or "float16"
-        The precision of the inputs, and what a kernel has to keep.
-    framework, device, sizes, capabilities, layout, scale, ignored, conventions, only, names, modes, quick
+    dtype : "float64", "float32", "bfloat16", "float16", "float8_e4m3fn" or "float8_e5m2"
+        The precision of the inputs, and what a kernel has to keep; of eight bits there are no questions.
+    framework, device, sizes, capabilities, layout, scale, ignored, conventions, recipe, only, names, modes, quick
         As of `attnprune_verify.check_attention`.
     seed : int or "random"
         Of the instances. A drawn one keeps a generator from learning the answers; it stands in each verdict.
@@ -81,18 +82,20 @@ class AttentionEvaluator:
         scale: str | None = None,
         ignored: Iterable[str] | None = None,
         conventions: Mapping[str, Foreign] | None = None,
+        recipe: Mapping[str, Foreign] | None = None,
         only: str | tuple[str, ...] | None = None,
         names: str = "first",
         modes: str | tuple[str, ...] = (),
         quick: bool = False,
         seed: int | str = "random",
     ) -> None:
-        self.dtype, self.framework, self.device = precision_named(dtype).name, framework, device
+        self.dtype = dtype if dtype in EIGHT_BITS else precision_named(dtype).name
+        self.framework, self.device = framework, device
         self.seed = drawn(seed)
         self.scope = KernelScope.declared(sizes or {}, capabilities or ())
         self.chosen: Plain = {
             "only": only, "names": names, "modes": modes, "quick": quick, "sizes": sizes, "capabilities": capabilities,
-            "layout": layout, "scale": scale, "ignored": ignored, "conventions": conventions,
+            "layout": layout, "scale": scale, "ignored": ignored, "conventions": conventions, "recipe": recipe,
         }  # fmt: skip
 
     def evaluate(self, fn: Call, backward: Call | None = None) -> Plain:

@@ -74,10 +74,11 @@ def declarations(
     scale: str | None = None,
     ignored: Iterable[str] | None = None,
     conventions: Mapping[str, Foreign] | None = None,
+    recipe: Mapping[str, Foreign] | None = None,
 ) -> Plain:
     """Return the declarations of a call, by the names that a module has for them."""
     given = {"SIZES": sizes, "CAPABILITIES": capabilities, "LAYOUT": layout, "SCALE": scale}
-    given |= {"IGNORED": ignored, "CONVENTIONS": conventions}
+    given |= {"IGNORED": ignored, "CONVENTIONS": conventions, "RECIPE": recipe}
     return {name: value for name, value in given.items() if value is not None}
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from attnprune_verify.audit.kernel.auditor import KernelAuditor
 from attnprune_verify.audit.kernel.checks import slug
+from attnprune_verify.audit.kernel.eight_auditor import EightAuditor, auditor_of
 from attnprune_verify.audit.kernel.options import NOTHING_CHOSEN, Options
 from attnprune_verify.audit.kernel.problem.features import FEATURES
 from attnprune_verify.audit.kernel.process.bridged_merge import MERGES
@@ -77,7 +78,7 @@ def plan(
     >>> checks["attention:values:window"].applies, checks["attention:values:softcap"].why
     (True, 'attention has no parameter softcap')
     """
-    auditor = KernelAuditor(target, dtype, seed, (), options)
+    auditor = auditor_of(target, dtype, seed, (), options)
     auditor.rule(terms.rule)
     with auditor:
         title = f"{auditor.target.title}, {auditor.context.declared.framework}, {dtype}"
@@ -92,6 +93,8 @@ def _planned(auditor: KernelAuditor, check: Check) -> PlannedCheck:
         applies, why = False, f"{function} cannot be had: {auditor.subject.broken[function]}"
     elif not auditor.present(function):
         applies, why = False, auditor.absent(function)
+    elif isinstance(auditor, EightAuditor):
+        why = "of every kernel of eight bits"
     elif function in MERGES:
         why = "of every merge"
     elif check.name == "rounding" and not auditor.precision.stored:

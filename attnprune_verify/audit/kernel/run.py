@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from attnprune_verify.audit.kernel.auditor import KernelAuditor
+from attnprune_verify.audit.kernel.eight_auditor import auditor_of
 from attnprune_verify.audit.kernel.options import CPU, Options, declarations
 from attnprune_verify.audit.kernel.typing import Foreign
 from attnprune_verify.audit.result import AuditResult, run_checks
@@ -38,6 +38,7 @@ def run_kernel_audit(
     scale: str | None = None,
     ignored: Iterable[str] | None = None,
     conventions: Mapping[str, Foreign] | None = None,
+    recipe: Mapping[str, Foreign] | None = None,
     progress: Callable[[str, int, int], object] | None = None,
 ) -> AuditResult:
     """Audit someone's softmax-attention kernel, forward and backward.
@@ -49,8 +50,8 @@ def run_kernel_audit(
         functions. It has ``attention(q, k, v, *, causal=False, scale=None, mask=None)`` and, if it has one of its own,
         ``attention_backward(q, k, v, do, *, ...)``; ``FRAMEWORK`` says whose arrays go in. Beside them or alone:
         ``merge``, ``merge_many`` and ``merge_backward``, as `attnprune_verify.check_merge` has them.
-    dtype : "float64", "float32", "bfloat16" or "float16"
-        The precision of the inputs, and what the kernel promises.
+    dtype : "float64", "float32", "bfloat16", "float16", "float8_e4m3fn" or "float8_e5m2"
+        The precision of the inputs, and what the kernel promises; of eight bits it has to declare a recipe.
     seed : int or "random"
         Of the instances; the same seed asks the same questions. A drawn one stands in the result.
     deviations : path, optional
@@ -71,6 +72,8 @@ def run_kernel_audit(
     sizes, capabilities, layout, scale, ignored, conventions : optional
         As SIZES, CAPABILITIES, LAYOUT, SCALE, IGNORED and CONVENTIONS of a module, in whose place they stand:
         ``{"n": {"multiple_of": 128}, "m": (64, 128), "mv": "m"}``, ``("causal_only",)``, ``"bnhm"``, ``"required"``.
+    recipe : mapping, optional
+        As RECIPE of a module: what a kernel of eight bits stores in which format; docs/kernels.md has it.
     progress : callable, optional
         Called as ``progress(check id, done, total)`` before every check.
 
@@ -100,8 +103,8 @@ def run_kernel_audit(
     folders = (path,) if isinstance(path, str) else tuple(path)
     terms = Terms(limit, call_limit, confine if device == CPU else "off", folders)
     waivers = load_waivers(deviations) if deviations is not None else ()
-    declared = declarations(sizes, capabilities, layout, scale, ignored, conventions)
-    auditor = KernelAuditor(target, dtype, drawn(seed), waivers, options, declared)
+    declared = declarations(sizes, capabilities, layout, scale, ignored, conventions, recipe)
+    auditor = auditor_of(target, dtype, drawn(seed), waivers, options, declared)
     auditor.rule(terms.rule)
     with auditor:
         return run_checks(auditor, progress)

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnprune_verify.audit.kernel.problem.recipe import WIDE_UNITS, Recipe, Storage
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["LOWER", "PRECISIONS", "KernelPrecision", "precision_named"]
+__all__ = ["LOWER", "PRECISIONS", "KernelPrecision", "of_recipe", "precision_named"]
 
 Array = NDArray[np.float64]
 
@@ -33,6 +34,10 @@ class KernelPrecision:
         By how many units of `sums` exp may err.
     flushes : bool
         Whether stored numbers below `tiny` may become 0; inputs and sums always may.
+    recipe : Recipe or None
+        What is stored in eight bits.
+    storage : Storage
+        How the numbers of a sample stand to the recipe.
     """
 
     name: str
@@ -43,6 +48,8 @@ class KernelPrecision:
     reach: float
     exp: float = 64.0
     flushes: bool = True
+    recipe: Recipe | None = None
+    storage: Storage = Storage()
 
     @property
     def lost(self) -> float:
@@ -119,3 +126,9 @@ def precision_named(name: str) -> KernelPrecision:
     if name not in PRECISIONS:
         raise InvalidInstance(f"dtype must be one of {', '.join(PRECISIONS)}; got {name!r}")
     return PRECISIONS[name]
+
+
+def of_recipe(name: str, recipe: Recipe, storage: Storage) -> KernelPrecision:
+    """The precision of a kernel with a recipe: sums in float32, and the lines of the recipe."""
+    wide = PRECISIONS[recipe.o if recipe.o in WIDE_UNITS else "bfloat16"]
+    return replace(wide, name=name, recipe=recipe, storage=storage)

@@ -30,15 +30,17 @@ from attnprune_verify.audit.kernel.typing import Deferred, Foreign, Plain
 from attnprune_verify.errors import InvalidInstance
 
 __all__ = [
-    "BACKWARD", "DECLARATIONS", "FACTS", "FORWARD", "FRAMEWORKS", "LAYOUTS", "TYPES", "bridged", "framework_of",
+    "BACKWARD", "DECLARATIONS", "FACTS", "FORWARD", "FRAMEWORKS", "LAYOUTS", "TYPES", "BridgedKernel", "bridged",
+    "declared_by", "framework_for", "framework_of", "named_of",
 ]  # fmt: skip
 
 FACTS = "facts of the kernel"
 FRAMEWORKS = ("numpy", "torch", "jax")
-DECLARATIONS = ("CONVENTIONS", "CAPABILITIES", "SIZES", "LAYOUT", "SCALE", "IGNORED")
+DECLARATIONS = ("CONVENTIONS", "CAPABILITIES", "SIZES", "LAYOUT", "SCALE", "IGNORED", "RECIPE")
 ORDERS = ("bhnm", "bnhm", "hnm", "nhm", "nm")
 """What LAYOUT may be: the order of samples, heads, positions and features in q, k, v, o, do and the gradients."""
-TYPES = ("float16", "bfloat16", "float32", "float64", "longdouble", "int32", "int64", "bool", "complex64", "complex128")
+TYPES = ("float16", "bfloat16", "float32", "float64", "longdouble", "int32", "int64", "bool", "complex64", "complex128",
+         "float8_e4m3fn", "float8_e5m2")  # fmt: skip
 _OPTIONAL = tuple(dict.fromkeys(feature.parameter for feature in FEATURES if feature.parameter))
 """Parameters that CAPABILITIES may name where a function takes **keywords."""
 LAYOUTS = ("plain", "transposed", "heads last", "spaced", "reversed", "expanded")
@@ -73,37 +75,46 @@ def bridged(
         If a declaration is no such, or a parameter of a function is neither the contract's nor has a default.
     """
     merges = {name: fn for name, fn in functions.items() if name in MERGES and takes_parts(name, fn)}
-    joined = {name: BridgedMerge(name, fn, _framework(merges, holder, dtype, device)) for name, fn in merges.items()}
+    joined = {name: BridgedMerge(name, fn, framework_for(merges, holder, dtype, device)) for name, fn in merges.items()}
     told, functions = functions, {name: fn for name, fn in functions.items() if name in (FORWARD, BACKWARD)}
     if not functions and not joined:
         return {}
-    framework = _framework(functions or merges, holder, dtype, device)
-    said = _declared(told, holder, json.loads(given))
+    framework = framework_for(functions or merges, holder, dtype, device)
+    said = declared_by(told, holder, json.loads(given))
     forward_only = "forward_only" in said["capabilities"]
     found, spelled = {}, {}
     for key, function in functions.items():
         if not (forward_only and key == BACKWARD):
             called, parameters = plainly_called(function, 3 + (key == BACKWARD), said["scale"])
-            found[key] = _BridgedKernel(key, called, framework, said["layout"])
+            found[key] = BridgedKernel(key, called, framework, said["layout"])
             spelled[key] = parameters and parameters.as_dict()
     own = BACKWARD in found
     if FORWARD in found and not own and not forward_only and framework.differentiates:
-        found[BACKWARD] = _BridgedKernel(BACKWARD, found[FORWARD].function, framework, said["layout"], True)
+        found[BACKWARD] = BridgedKernel(BACKWARD, found[FORWARD].function, framework, said["layout"], True)
     said |= {"framework": framework.name, "own": own, "parameters": spelled}
     facts = np.frombuffer(json.dumps(said).encode(), dtype=np.uint8)
     return {**found, **joined, FACTS: lambda: facts}
 
 
-def _framework(functions: Mapping[str, Callable[..., Foreign]], holder: Foreign, dtype: str, device: str) -> Framework:
+def framework_for(
+    functions: Mapping[str, Callable[..., Foreign]], holder: Foreign, dtype: str, device: str
+) -> Framework:
+    """Return the framework whose arrays the functions take, in a dtype.
+
+    Raises
+    ------
+    ValueError
+        If there is no such framework, or it cannot make this dtype.
+    """
     name = whose_arrays(framework_of(functions, holder), functions, holder)
     if name not in FRAMEWORKS:
         raise ValueError(f"FRAMEWORK must be one of {', '.join(FRAMEWORKS)}; got {name!r}")
     return framework_named(name, dtype, device)
 
 
-def _declared(functions: Mapping[str, Callable[..., Foreign]], holder: Foreign, given: Plain) -> Plain:
+def declared_by(functions: Mapping[str, Callable[..., Foreign]], holder: Foreign, given: Plain) -> Plain:
     """Read the target's declarations; those that are given stand in their place."""
-    told = {name: given.get(name, _named(functions, holder, name)) for name in DECLARATIONS}
+    told = {name: given.get(name, named_of(functions, holder, name)) for name in DECLARATIONS}
     conventions = told["CONVENTIONS"]
     if not isinstance(conventions, Mapping | None):
         raise InvalidInstance(f"CONVENTIONS must be a mapping of names to choices; got {conventions!r}")
@@ -134,10 +145,10 @@ def _words(name: str, given: Foreign) -> list[str]:
 
 def framework_of(functions: Mapping[str, Callable[..., Foreign]], holder: Foreign) -> str:
     """FRAMEWORK of the target, or of the module that one of its functions comes from."""
-    return str(_named(functions, holder, "FRAMEWORK") or "numpy")
+    return str(named_of(functions, holder, "FRAMEWORK") or "numpy")
 
 
-def _named(functions: Mapping[str, Callable[..., Foreign]], holder: Foreign, wanted: str) -> Foreign:
+def named_of(functions: Mapping[str, Callable[..., Foreign]], holder: Foreign, wanted: str) -> Foreign:
     """The attribute of this name of the target, or of the module that one of its functions comes from."""
     places: list[Foreign] = [holder]
     for function in functions.values():
@@ -151,7 +162,7 @@ def _named(functions: Mapping[str, Callable[..., Foreign]], holder: Foreign, wan
     return None
 
 
-class _BridgedKernel:
+class BridgedKernel:
     """One function of the subject, with its arrays made and read."""
 
     def __init__(

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from attnprune_verify.audit.kernel.problem.eight_bits import EIGHT_BITS
 from attnprune_verify.audit.kernel.process import devices
 from attnprune_verify.audit.kernel.typing import Deferred, Foreign, Plain
 from attnprune_verify.extras import need
@@ -101,17 +102,17 @@ def laid_out(array: Any, layout: str) -> Any:
 
 
 def _numpy_type(dtype: str) -> Any:
-    if dtype != "bfloat16":
+    if dtype != "bfloat16" and dtype not in EIGHT_BITS:
         return np.dtype(dtype)
     try:
-        return np.dtype(importlib.import_module("ml_dtypes").bfloat16)
+        return np.dtype(getattr(importlib.import_module("ml_dtypes"), dtype))
     except ImportError:
-        raise ValueError("bfloat16 in NumPy needs the package ml_dtypes, which is not installed") from None
+        raise ValueError(f"{dtype} in NumPy needs the package ml_dtypes, which is not installed") from None
 
 
 def _typed(values: Foreign, kind: Foreign) -> Foreign:
-    """The numbers in a type; no copy of those that have it, or its 16 bits."""
-    return values.view(kind) if values.dtype == np.uint16 else values.astype(kind, copy=False)
+    """The numbers in a type; no copy of those that have it, or its 16 or 8 bits."""
+    return values.view(kind) if values.dtype.kind == "u" else values.astype(kind, copy=False)
 
 
 def _sums(dtype: str) -> str:
@@ -193,7 +194,7 @@ class _Torch:
 
     def _there(self, values: Foreign, kind: Foreign) -> Foreign:
         """The numbers on the device, rounded on the CPU."""
-        given = {"b": np.uint8, "u": np.int16}.get(values.dtype.kind)
+        given = {"b": np.uint8, "u": np.uint8 if values.itemsize == 1 else np.int16}.get(values.dtype.kind)
         values = np.ascontiguousarray(values) if given is None else np.ascontiguousarray(values).view(given)
         mine = self.torch.from_dlpack(values if values.flags.writeable else values.copy())  # DLPack wants it writable
         return self.device.put(mine.to(kind) if given is None else mine.view(kind))

@@ -11,6 +11,7 @@ import numpy as np
 from attnprune_verify.audit.kernel.problem.precision import KernelPrecision
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, Mask
 from attnprune_verify.audit.kernel.truth.calculus import AtOnce, Calculus, Worst, product
+from attnprune_verify.audit.kernel.truth.recipe_errors import RecipeErrors
 from attnprune_verify.audit.kernel.truth.steps import KernelSteps, evaluate
 
 __all__ = ["CLAMPED", "LAG", "ForwardErrors", "Mean", "compounded", "larger_logits", "maximum_changes"]
@@ -40,6 +41,9 @@ class ForwardErrors:
         # Dropout multiplies weights and dP once more, and divides by the probability; its result may be stored, too.
         self.times = 1 + (sample.dropout is not None)
         self.dropping = 3 * self.u * (sample.dropout is not None)
+        self.recipe: RecipeErrors | None = None
+        if precision.recipe is not None:
+            self.recipe = RecipeErrors(sample, precision.recipe, precision.storage, calculus)
         self._path: Array | None = None  # the largest part of the work, the same for all that follows from the logits
 
     @cached_property
@@ -59,6 +63,8 @@ class ForwardErrors:
         size = scale * (np.abs(sample.q) @ np.abs(turned))
         lost = scale * self.lost_products(sample.q, turned) + 2 * m * max(scale, 1.0) * self.tiny
         error = add(self.calculus.chain(m + 8) * (size + lost), lost)
+        if self.recipe is not None:  # scales of stored numbers: four roundings more, of numbers at most 5/4 as large
+            error = add(self.calculus.chain(m + 12) * (1.6 * size + lost), lost, scale * self.recipe.logits())
         if sample.softcap is not None:
             capped = np.abs(steps.s) + self.biased
             error = add(steps.slope * error, self.exp * self.u * capped)
@@ -195,7 +201,10 @@ class ForwardErrors:
             )
 
         lost = product(steps.p * steps.kept, self.lost(steps.v)) + 2 * self.precision.lost + 2 * self.count * self.tiny
-        return np.asarray(reduce(np.maximum, map(error, ways)) + lost)
+        found = np.asarray(reduce(np.maximum, map(error, ways)) + lost)
+        if self.recipe is None:
+            return found
+        return self.recipe.output(found, grown, exponent, self.calculus.chain(2 * self.count + 8))
 
     @property
     def biased(self) -> Array | float:
