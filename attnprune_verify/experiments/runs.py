@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +14,7 @@ from attnprune_verify.state.digests import of_document, versions
 from attnprune_verify.state.journal import Journal
 from attnprune_verify.state.processes import unordered
 
-__all__ = ["Progress", "Row", "can_run_in_parallel", "complete", "computing", "count_finished"]
+__all__ = ["Progress", "Row", "can_run_in_parallel", "complete", "computing"]
 
 Row = dict[str, Any]
 """One row of a table of measurements, or the result of a run: values by name."""
@@ -96,12 +96,6 @@ def _complete(
 def computing() -> str:
     """A digest of the code, the libraries and the rounding that a run's numbers come from."""
     return of_document([code(), versions(_LIBRARIES), kernel()])[:16]
-
-
-def count_finished(keys: Iterable[str], journal: Path) -> int:
-    """Count the runs among `keys` that the journal holds."""
-    finished = Journal(journal, computing()).finished
-    return sum(key in finished for key in keys)
 
 
 def can_run_in_parallel() -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
+from attnprune_verify.cli.experiment.kept_runs import carried_out, chosen, keeps_runs
 from attnprune_verify.cli.terminal.lazy import NamingMethods
 from attnprune_verify.cli.terminal.number import NUMBER
 
@@ -15,13 +17,6 @@ __all__ = ["command"]
 
 @click.command("perplexity", cls=NamingMethods)
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("perplexity-experiment"),
-    show_default=True,
-    help="Folder for runs, tables, JSON and plots; finished runs found there are not repeated.",
-)
 @click.option("--calibration", multiple=True, type=click.Path(), help="A text to calibrate on (may be repeated).")
 @click.option("--held-out", multiple=True, type=click.Path(), help="A text to measure on (may be repeated).")
 @click.option(
@@ -51,11 +46,8 @@ __all__ = ["command"]
 @click.option("--seeds", type=int, help="Draws of the calibration windows.  [default: 1]")
 @click.option("--windows", type=int, help="Held-out windows, evenly spaced.  [default: all]")
 @click.option("--by-layer", is_flag=True, help="Measure also the effect of pruning each block alone.")
-@click.option("--jobs", type=int, default=1, show_default=True, help="Runs at the same time.")
-@click.option("--plots/--no-plots", default=True, help="Draw PNG and SVG (needs the extra `plot`).")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--quiet", is_flag=True, help="Print nothing but warnings.")
-def command(folder: Path, out: Path, jobs: int, plots: bool, form: str, quiet: bool, **choices: Any) -> int:
+@keeps_runs("perplexity-experiment")
+def command(folder: Path, **choices: Any) -> int:
     """Prune the language model in FOLDER in memory, and measure its next-token predictions on held-out text.
 
     Every combination of --rest, --attention, --rho or --pattern, --k and draw is one run: perplexity, KL to the dense
@@ -67,31 +59,14 @@ def command(folder: Path, out: Path, jobs: int, plots: bool, form: str, quiet: b
       attnprune-verify experiment perplexity models/llama --calibration a.txt --held-out b.txt --rho 0.5 --rho 0.7
       attnprune-verify experiment perplexity models/llama --rest dense --rest wanda --rest sparsegpt --seeds 5
     """
-    from attnprune_verify.cli.jobs import as_processes
-    from attnprune_verify.cli.terminal.output import deliver, interrupted, plotted
-    from attnprune_verify.cli.terminal.progress import progress_bar
+    from attnprune_verify.experiments.perplexity import report
     from attnprune_verify.experiments.perplexity.plan import PerplexityPlan
-    from attnprune_verify.experiments.perplexity.report import as_document, summary, write_tables
     from attnprune_verify.experiments.perplexity.run import run_perplexity
-    from attnprune_verify.files import dumps
-    from attnprune_verify.state.outputs import outputs_in
 
-    given = {name: value for name, value in choices.items() if value not in (None, ())}
+    how, given = chosen(choices)
     plan = PerplexityPlan(str(folder), **given)
-    processes = as_processes(jobs)
-    with outputs_in(out, r"(perplexity(-\w+)?|times)\.(csv|json|png|svg)"):
-        try:
-            with progress_bar("runs", show=not quiet) as bar:
-                results = run_perplexity(plan, out, processes=processes, progress=bar)
-        except KeyboardInterrupt:
-            return interrupted(out)
-        paths = write_tables(results, out)
-        if plots:
-            paths += plotted(lambda: _plots(results, out))
-    if not quiet:
-        deliver(dumps(as_document(results)) if form == "json" else summary(results) + "\n")
-        click.echo("Written: " + ", ".join(map(str, paths)), err=True)
-    return 0
+    owned = r"(perplexity(-\w+)?|times)\.(csv|json|png|svg)"
+    return carried_out(partial(run_perplexity, plan), report, _plots, owned, **how)
 
 
 def _plots(results: Any, out: Path) -> list[Path]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import click
 
-from attnprune_verify.cli.terminal.codes import INTERRUPTED
+from attnprune_verify.cli.experiment.kept_runs import carried_out, chosen, keeps_runs
 from attnprune_verify.cli.terminal.number import NUMBER
 
 __all__ = ["command"]
@@ -17,13 +17,6 @@ __all__ = ["command"]
 @click.command("synthetic")
 @click.option(
     "--full", is_flag=True, help="The ranges of Figure 2 with five seeds: three times the runs, and longer ones."
-)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("synthetic-experiment"),
-    show_default=True,
-    help="Folder for runs, table, JSON and plots; finished runs found there are not repeated.",
 )
 @click.option(
     "--weights",
@@ -45,11 +38,8 @@ __all__ = ["command"]
 @click.option("--momentum-form", type=click.Choice(["heavy-ball", "ema", "nesterov"]), help="[default: heavy-ball]")
 @click.option("--project", is_flag=True, help="Clip M to [0, 1] after every step.")
 @click.option("--scale", type=NUMBER, help="Factor of the logits; the paper's text has none.  [default: 1]")
-@click.option("--jobs", type=int, help="Runs at the same time.  [default: one per core]")
-@click.option("--plots/--no-plots", default=True, help="Draw PNG and SVG (needs the extra `plot`).")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--quiet", is_flag=True, help="Print nothing but warnings.")
-def command(full: bool, out: Path, jobs: int | None, plots: bool, form: str, quiet: bool, **choices: Any) -> int:
+@keeps_runs("synthetic-experiment", jobs=None)
+def command(full: bool, **choices: Any) -> int:
     """Measure Figure 2's curves for every reading of its text, and compare them with its prose.
 
     Each run is kept in OUT as soon as it is done: after an interruption the same command resumes.
@@ -59,40 +49,19 @@ def command(full: bool, out: Path, jobs: int | None, plots: bool, form: str, qui
       attnprune-verify experiment synthetic --out results           about five minutes on two cores
       attnprune-verify experiment synthetic --scale 0.03125 --reading literal-direct --out small-logits
     """
-    from attnprune_verify.cli.jobs import as_processes
-    from attnprune_verify.cli.terminal.output import plotted
-    from attnprune_verify.cli.terminal.progress import progress_bar
+    from attnprune_verify.experiments.synthetic import report
     from attnprune_verify.experiments.synthetic.plan import FULL, QUICK
     from attnprune_verify.experiments.synthetic.plots import write_plots
-    from attnprune_verify.experiments.synthetic.report import as_document, summary, write_tables
-    from attnprune_verify.experiments.synthetic.run import finished_of, run_synthetic
-    from attnprune_verify.files import dumps
-    from attnprune_verify.state.outputs import outputs_in
+    from attnprune_verify.experiments.synthetic.run import run_synthetic
 
-    plan = _chosen(FULL if full else QUICK, **choices)
-    processes = as_processes(jobs)
-    with outputs_in(out, r"results\.(csv|json)|figure2_\w+\.(png|svg)"):
-        try:
-            with progress_bar("runs", show=not quiet) as progress:
-                results = run_synthetic(plan, out, processes=processes, progress=progress)
-        except KeyboardInterrupt:
-            kept, total = finished_of(plan, out)
-            click.echo(
-                f"Interrupted: {kept} of {total} runs are kept in {out}; the same command resumes from there.", err=True
-            )
-            return INTERRUPTED
-        paths = write_tables(results, out)
-        if plots:
-            paths += plotted(lambda: write_plots(results, out))
-    if not quiet:
-        click.echo(dumps(as_document(results), None).rstrip() if form == "json" else summary(results))
-        click.echo("Written: " + ", ".join(str(path) for path in paths), err=True)
-    return 0
+    how, given = chosen(choices)
+    plan = _planned(FULL if full else QUICK, **given)
+    owned = r"results\.(csv|json)|figure2_\w+\.(png|svg)"
+    return carried_out(partial(run_synthetic, plan), report, write_plots, owned, **how)
 
 
-def _chosen(plan: Any, seeds: int | None, ks: tuple[int, ...], **choices: Any) -> Any:
+def _planned(plan: Any, seeds: int | None = None, ks: tuple[int, ...] = (), **given: Any) -> Any:
     """The plan with the options that were given."""
-    given = {name: value for name, value in choices.items() if value not in (None, ())}
     if "readings" in given:
         given["side_readings"] = ()
     if ks or seeds is not None:

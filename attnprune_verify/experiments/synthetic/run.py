@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnprune_verify.experiments.runs import Progress, complete, count_finished
+from attnprune_verify.experiments.runs import Progress, complete
 from attnprune_verify.experiments.synthetic.plan import SyntheticPlan, SyntheticRun, perform
 
-__all__ = ["Results", "finished_of", "run_synthetic"]
+__all__ = ["Results", "run_synthetic"]
 
 JOURNAL = "runs.jsonl"
 
@@ -69,12 +69,6 @@ def run_synthetic(
     return Results(
         plan, [row for row in rows if row["method"] != "chaos"], [row for row in rows if row["method"] == "chaos"]
     )
-
-
-def finished_of(plan: SyntheticPlan, folder: Path) -> tuple[int, int]:
-    """Count the runs of `plan` that the folder holds, and all of its runs."""
-    runs = _by_key(plan)
-    return count_finished(runs, folder / JOURNAL), len(runs)
 
 
 def _by_key(plan: SyntheticPlan) -> dict[str, SyntheticRun]:
