@@ -61,6 +61,20 @@ _TABLE: dict[str, tuple[str, ...]] = {
         "parts that lie otherwise in memory, or have other widths, are misread where they are joined",
     ),
     "merge-aliases": ("k", "a part is overwritten, or returned, where parts are joined"),
+    "index-padding": ("k", "-1 in an index list is read as a key, or keys behind it are left out"),
+    "index-duplicates": (
+        "k",
+        "a key does not count once for each entry that names it, or the gradients of its entries are not added up",
+    ),
+    "index-bounds": (
+        "k",
+        "other keys are read than index lists name: lists are cut or taken for ordered, or positions lose bits",
+    ),
+    "page-table": (
+        "k",
+        "other pages are read than a sample's table names: of another sample, of another size, or numbers lose bits",
+    ),
+    "page-tail": ("k", "what lies behind a sample's length is read, or what lies before it is not"),
     "shard-mask": ("k", "a step of parallel attention masks its shard of the keys wrongly"),
     "shard-gradient": ("k", "a backward step of parallel attention gives its shard a wrong gradient"),
     "missing-softmax-correction": ("flk", "the gradient of the softmax lacks the term that subtracts each row's mean"),

@@ -8,7 +8,8 @@ import numpy as np
 
 from attnprune_verify.audit.contract import Signature
 from attnprune_verify.audit.examiner import Examiner
-from attnprune_verify.audit.kernel.checks import kernel_checks
+from attnprune_verify.audit.kernel.checks import integer_checks, kernel_checks
+from attnprune_verify.audit.kernel.checks.integers import integer_mistake, integer_mistakes
 from attnprune_verify.audit.kernel.checks.probe_scope import probe_scope
 from attnprune_verify.audit.kernel.checks.skip_reason import skip_reason
 from attnprune_verify.audit.kernel.checks.subnormal_weights import seen_precision
@@ -21,11 +22,12 @@ from attnprune_verify.audit.kernel.names.cross_talk import by_heads
 from attnprune_verify.audit.kernel.names.naming import KernelNamer
 from attnprune_verify.audit.kernel.names.shrink import failure, smallest_failing, without
 from attnprune_verify.audit.kernel.options import NOTHING_CHOSEN, Options, as_given
+from attnprune_verify.audit.kernel.problem.integer_cases import integers_of
 from attnprune_verify.audit.kernel.problem.precision import precision_named
 from attnprune_verify.audit.kernel.problem.sample import KernelSample
 from attnprune_verify.audit.kernel.process import bridge
 from attnprune_verify.audit.kernel.process.bridged_merge import MERGES
-from attnprune_verify.audit.kernel.process.context import KernelContext
+from attnprune_verify.audit.kernel.process.context import KernelContext, poisoned
 from attnprune_verify.audit.kernel.process.detect_framework import implied
 from attnprune_verify.audit.kernel.reference_error import reference_errors
 from attnprune_verify.audit.kernel.snippet import as_code
@@ -47,6 +49,7 @@ FUNCTIONS: dict[str, Signature] = {
 }
 _MOST_MISTAKES = 3  # that one check names, each with the features it needs
 _MOST_BARED = 8  # failing instances whose other features are taken away, for known formulas to be tried on
+_MOST_SHOWN = 2**16  # chosen: numbers of an instance that a file of them holds
 _MOST_SHRUNK = 6  # instances of a function
 _NOT_LOOKED_FOR = "its name was not looked for, as the option for names says"
 
@@ -73,7 +76,7 @@ class KernelAuditor(Examiner):
     ) -> None:
         super().__init__(target, seed, waivers)
         self.options = options
-        self._checks = chosen((*kernel_checks(options.modes), *merge_checks()), options.only)
+        self._checks = chosen((*kernel_checks(options.modes), *integer_checks(), *merge_checks()), options.only)
         self.precision = precision_named(dtype)
         # A framework's threads do not survive a fork.
         self._forked = self.target.kind != "live" or _framework(self.target.object) == "numpy"
@@ -84,21 +87,31 @@ class KernelAuditor(Examiner):
         self._behaviour: dict[str, str] = {}
         self._failing: list[tuple[Check, KernelSample]] = []
         self._wrong_merges: dict[str, list[WrongMerge]] = {}
+        self._wrong_integers: dict[Check, tuple[KernelSample, ...]] = {}
 
     def __enter__(self) -> KernelAuditor:
         super().__enter__()
         self.context: KernelContext = KernelContext(self.subject, self.seed, self.precision)
         self.context.quick = self.options.quick
         self.context.skip_reason = skip_reason
-        self.context.scope = probe_scope(self.context)
-        self.context.precision = seen_precision(self.context)
+        needed = self.context.declared.integers_alone
+        self.context.scope = self.context.declared.scope if needed else probe_scope(self.context)
+        self.context.precision = self.precision if needed else seen_precision(self.context)
         self.context.reopened = self.reopened if self._forked else None
         only_merges = any(map(self.present, MERGES)) and not any(map(self.present, (bridge.FORWARD, bridge.BACKWARD)))
         asked = {name for name in FUNCTIONS if name in self.subject.functions or (name in MERGES) == only_merges}
         asked -= {name for name in MERGES if not self.present(name)}
-        self._checks = tuple(check for check in self._checks if check.function in asked) or self._checks
+        self._checks = tuple(filter(self._of_kernel, (x for x in self._checks if x.function in asked))) or self._checks
+        asked &= {check.function for check in self._checks} if needed else asked
         self.functions = {name: signature for name, signature in FUNCTIONS.items() if name in asked}
         return self
+
+    def _of_kernel(self, check: Check) -> bool:
+        """Report whether the kernel has the integers of a check, or a check without them can call it."""
+        needed, integers = self.context.declared.integers_alone, integers_of(check)
+        if integers:
+            return integers in needed or self.context.has(check.function, integers)
+        return not needed or check.function in MERGES
 
     def opened(self) -> Subject:
         return Subject(
@@ -147,11 +160,17 @@ class KernelAuditor(Examiner):
             instance = finding.samples[0].problem.says  # its name needs all failures
         elif finding.status == "failed":
             small = finding.samples[0] if finding.samples else None
-            if finding.ids or not check.name.startswith("values:"):
+            if not finding.ids and integers_of(check):
+                self._wrong_integers[check] = finding.samples
+                id = integer_mistake(self.context, check.function, finding.samples)  # of these alone
+                diagnosis, small = Diagnosis((id,), SENTENCES[id]), min(finding.samples, key=_plainest)
+            elif finding.ids or not check.name.startswith("values:"):
                 diagnosis = self._behaves(check, finding)
             else:
                 diagnosis, small, reason = self._by_values(check, finding)
-            if small is not None:
+            if small is not None and integers_of(check) and max(x.size for x in poisoned(small)) > _MOST_SHOWN:
+                instance = small.describe()
+            elif small is not None:
                 self._failing.append((check, small))
                 instance = small.describe()
                 snippet = as_code(check.function, small, self.context)
@@ -161,7 +180,14 @@ class KernelAuditor(Examiner):
         )  # fmt: skip
 
     def settled(self, records: list[Record]) -> list[Record]:
-        """The records, those of wrong merges with the name of the mistake behind all of them."""
+        """The records, those of wrong merges and integers with the name of the mistake behind all of them."""
+        ids = integer_mistakes(self.context, self._wrong_integers)
+        records = [
+            replace(record, diagnosis=(ids[record.id],), words=SENTENCES[ids[record.id]])
+            if record.id in ids
+            else record
+            for record in records
+        ]
         names = {function: merge_named(self.context, function, wrong) for function, wrong in self._wrong_merges.items()}
         return [
             replace(record, diagnosis=(names[record.function],), words=SENTENCES[names[record.function]])

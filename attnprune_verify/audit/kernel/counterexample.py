@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from attnprune_verify.audit.kernel.problem.integers import PagedSample
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, KernelSample, parts_of
-from attnprune_verify.audit.kernel.process.context import KernelContext
+from attnprune_verify.audit.kernel.process.context import KernelContext, poisoned
 from attnprune_verify.audit.kernel.truth.intervals import interval
 from attnprune_verify.audit.kernel.typing import Numbers, Plain
 from attnprune_verify.audit.subject.answers import NoAnswer
@@ -26,13 +27,14 @@ def counterexample(check: str, function: str, sample: KernelSample, context: Ker
     """
     inputs = ("q", "k", "v", "do") if function == BACKWARD else ("q", "k", "v")
     given = sample.keywords(function)
+    arrays = poisoned(sample) if isinstance(sample, PagedSample) else (sample.q, sample.k, sample.v, sample.do)
     ends = {name: interval(name, sample) for name in parts_of(function, sample)}
     found: Plain = {
         "check": check,
         "function": function,
         "instance": sample.describe(),
         "dtype": sample.precision.name,
-        "inputs": {name: as_data(getattr(sample, name)) for name in inputs},
+        "inputs": {name: as_data(array) for name, array in zip(inputs, arrays, strict=False)},
         "keywords": {name: as_data(v) if isinstance(v, np.ndarray) else v for name, v in given.items()},
         "lowest": {name: as_data(low) for name, (low, _) in ends.items()},
         "highest": {name: as_data(high) for name, (_, high) in ends.items()},

@@ -28,7 +28,7 @@ def coverage(context: KernelContext, options: Options) -> Coverage:
 def _judged(context: KernelContext) -> Iterator[str]:
     passed = {keyword for facts in context.functions.values() for keyword in facts.passed}
     taken = {name for facts in context.functions.values() for features in facts.accepted for name in features}
-    if any(facts.accepted for facts in context.functions.values()):
+    if any(facts.accepted for facts in context.functions.values()) and not context.declared.integers_alone:
         yield "causal only" if context.scope.causal else "plain"
     for feature in FEATURES:
         asked = feature.parameter in passed if feature.parameter else bool(feature.factor)

@@ -10,6 +10,7 @@ from attnprune_verify.audit.kernel.checks import slug
 from attnprune_verify.audit.kernel.eight_auditor import EightAuditor, auditor_of
 from attnprune_verify.audit.kernel.options import NOTHING_CHOSEN, Options
 from attnprune_verify.audit.kernel.problem.features import FEATURES
+from attnprune_verify.audit.kernel.problem.integer_cases import integers_of
 from attnprune_verify.audit.kernel.process.bridged_merge import MERGES
 from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.record import Check
@@ -105,6 +106,8 @@ def _planned(auditor: KernelAuditor, check: Check) -> PlannedCheck:
         why = f"combines {', '.join(_combined(auditor.context, function))}"
     elif name.startswith("shape-"):
         why = "shapes of released models that it takes"
+    elif integers_of(check):
+        why = f"of every kernel with {integers_of(check)}"
     elif kind == "values":
         applies, why = _regime(auditor.context, function, name)
     return PlannedCheck(check.id, check.says, applies, why)

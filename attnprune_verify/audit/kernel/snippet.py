@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from attnprune_verify.audit.kernel.problem.integers import PagedSample
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, KernelSample, parts_of
 from attnprune_verify.audit.kernel.process.context import KernelContext, poisoned
 from attnprune_verify.audit.kernel.process.parameters import Parameters
@@ -47,7 +48,8 @@ def as_code(function: str, sample: KernelSample, context: KernelContext) -> str 
     if sample.layout != "plain" and context.declared.framework != "jax":
         lines += _laid_out(context.declared.framework, sample.layout, tuple(arrays))
     if sample.ends is None and context.declared.layout in _AXES:
-        listed = ", ".join(arrays)
+        in_pages = ("k", "v") if isinstance(sample, PagedSample) else ()  # which have one order of axes
+        listed = ", ".join(name for name in arrays if name not in in_pages) + "," * bool(in_pages)
         lines.append(f"{listed} = ({_AXES[context.declared.layout][0]} for x in ({listed}))")
     keywords, mine = [], context.declared.parameters.get(function if own else FORWARD, _AS_CONTRACT)
     passed: Plain = context.keywords(function, sample)

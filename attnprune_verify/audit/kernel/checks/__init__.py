@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from attnprune_verify.audit.kernel.checks.behaviour import BEHAVIOUR
 from attnprune_verify.audit.kernel.checks.bias import rounds_to_one_side
 from attnprune_verify.audit.kernel.checks.combined_features import combined_features
+from attnprune_verify.audit.kernel.checks.integers import integer_samples
 from attnprune_verify.audit.kernel.checks.modes import MODE_CHECKS
 from attnprune_verify.audit.kernel.checks.shapes_of_models import shapes_asked
 from attnprune_verify.audit.kernel.checks.skip_reason import another_declaration
+from attnprune_verify.audit.kernel.problem.integer_cases import CHECKS, LISTS
 from attnprune_verify.audit.kernel.problem.regimes import regimes
 from attnprune_verify.audit.kernel.problem.released_shapes import HEAD_SIZES
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, KernelSample
@@ -24,10 +27,11 @@ from attnprune_verify.audit.kernel.truth.judge import KernelVerdict, judge
 from attnprune_verify.audit.record import Check, Finding
 from attnprune_verify.audit.subject.answers import NoAnswer
 
-__all__ = ["kernel_checks", "slug"]
+__all__ = ["integer_checks", "kernel_checks", "slug"]
 
 _DEAR = 64 * 64 * 32  # work of a plain instance, chosen: above, judging one takes tenths of a second
 _TIMES = 20  # so much work, chosen: above, one sample costs a second
+_BENIGN = ("indices", "pages")
 _FEWEST = 2  # chosen: the first and the last sample of a regime; of many a third
 
 
@@ -35,6 +39,15 @@ def kernel_checks(modes: tuple[str, ...] = ()) -> tuple[Check, ...]:
     """Every check of both functions in turn, so that a limit cuts both, and those of the modes."""
     pairs = zip(*(_checks_of(function, modes) for function in (FORWARD, BACKWARD)), strict=True)
     return tuple(check for pair in pairs for check in pair)
+
+
+def integer_checks() -> tuple[Check, ...]:
+    """Every check of index lists, of both functions in turn, and of pages, which have no gradients."""
+    return tuple(
+        Check(function, f"values:{name}", says, None, _bound(partial(_integers, name), function), name in _BENIGN)
+        for name, (parameter, says) in CHECKS.items()
+        for function in (FORWARD, BACKWARD)[: 1 + (parameter == LISTS)]
+    )
 
 
 def slug(regime: str) -> str:
@@ -78,6 +91,10 @@ def _values(function: str, name: str) -> Callable[[KernelContext], Finding]:
 
 def _shapes(function: str, m: int) -> Callable[[KernelContext], Finding]:
     return lambda context: _judged_all(context, function, shapes_asked(context, function, m))
+
+
+def _integers(name: str, context: KernelContext, function: str) -> Finding:
+    return _judged_all(context, function, integer_samples(context, function, name))
 
 
 def _regime(context: KernelContext, function: str, name: str) -> Finding:

@@ -132,7 +132,7 @@ def to_declare(context: KernelContext) -> tuple[str, ...]:
     if not any(is_taken for _, is_taken in answers):
         return ('SIZES = {"n": ..., "l": ..., "m": ..., "mv": ..., "heads": ..., "batch": ...}',) if answers else ()
     if scope == declared.scope:
-        for place, axis in enumerate(AXES[:-1]):
+        for place, axis in enumerate(AXES[: AXES.index("group")]):
             taken = {shape[place] for shape, is_taken in answers if is_taken}
             left = {shape[place] for shape, _ in answers} - taken
             if left and axis != "kv_heads":

@@ -90,6 +90,18 @@ def _equal_widths(sample: Sample) -> Sample:
     return sample.cut(m=size, mv=size)
 
 
+def _by_integers(sample: Sample) -> bool:
+    return hasattr(sample, "indices") or hasattr(sample, "block_table")
+
+
+def _lists_of(sample: Sample, heads: int) -> bool:
+    return hasattr(sample, "indices") and sample.indices.shape[1] == heads > 1
+
+
+def _given_up(sample: Sample) -> None:
+    """No sample: keys that integers name are other keys without them."""
+
+
 _SHAPE = Feature("mask shape", "axes along which a mask is broadcast",
                  lambda sample: sample.mask is not None and sample.mask.ndim > 2, _one_mask)  # fmt: skip
 
@@ -132,11 +144,19 @@ FEATURES = (
     Feature("packed", "sequences packed behind each other", lambda s: s.ends is not None, _reset(ends=None),
             parameter="cu_seqlens_q", mistake="varlen-offset"),
     Feature("empty rows", "rows with nothing allowed",
-            lambda s: (s.mask is not None or s.bottom_heavy or s.ends is not None) and s.empty,
+            lambda s: (s.mask is not None or s.bottom_heavy or s.ends is not None or _by_integers(s)) and s.empty,
             lambda s: s.mask is not None and s.without_new_empty_rows(False) or None,
             "empty", promise="zero_empty_rows", mistake="empty-row"),
     Feature("padding", "NaN where nothing may be read", lambda s: s.poison is not None, _reset(poison=None),
             "padding", promise="clean_padding", mistake="nan-leak"),
+    Feature("index lists", "each query sees the keys of its list", lambda s: hasattr(s, "indices"), _given_up,
+            parameter="indices"),
+    Feature("lists of each head", "an index list for every query head",
+            lambda s: _lists_of(s, s.shape[1]), _given_up),
+    Feature("lists of each key head", "an index list for every key head",
+            lambda s: s.group > 1 and _lists_of(s, s.shape[2]), _given_up),
+    Feature("pages", "keys and values are found by a table of pages", lambda s: hasattr(s, "block_table"), _given_up,
+            parameter="block_table"),
     Feature("dbias", "the gradient of the bias", lambda s: "dbias" in s.wanted, _unasked("dbias"), parameter="wanted"),
     Feature("dsinks", "that of the sinks", lambda s: "dsinks" in s.wanted, _unasked("dsinks"), parameter="wanted"),
 )  # fmt: skip

@@ -51,6 +51,11 @@ class ListedSample(KernelSample):
         return named[..., :length] & super().allowed
 
     @property
+    def ordinary(self) -> KernelSample:
+        """Attention to all keys, as of a kernel that reads no lists."""
+        return _ordinary(self)
+
+    @property
     def repeats(self) -> int:
         """The largest number of entries of a list that name the same key."""
         ordered = np.sort(self.indices, axis=-1)
@@ -61,6 +66,11 @@ class ListedSample(KernelSample):
         ):
             most += 1
         return most
+
+    @property
+    def work(self) -> float:
+        batch, heads, _, n, _, m, mv = self.shape
+        return float(batch * heads * n * self.indices.shape[3] * (m + mv))
 
     def keywords(self, function: str) -> dict[str, Any]:
         return {**super().keywords(function), "indices": self.indices.astype(np.int32)}

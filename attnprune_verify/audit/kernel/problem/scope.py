@@ -16,7 +16,7 @@ __all__ = ["ANYTHING", "ANY_SIZE", "AXES", "CASES", "Extent", "KernelScope", "de
 Shape: TypeAlias = tuple[int, ...]
 CASES = ("causal_only", "never_causal", "decode_only", "forward_only")
 """Words of CAPABILITIES that say which case is plain, and whether there is a backward pass."""
-AXES = ("batch", "heads", "kv_heads", "n", "l", "m", "mv", "group")
+AXES = ("batch", "heads", "kv_heads", "n", "l", "m", "mv", "group", "topk", "page_size")
 _MOST_HEADS = 256  # chosen: more query heads than released models have
 _ENDS = ("multiple_of", "least", "most")
 

@@ -179,7 +179,9 @@ class BridgedKernel:
 
     def __call__(self, *arrays: Foreign, how: Plain) -> Foreign:
         packed, order = bool(how.get("packed")), how.get("order", self.order)
+        kept = arrays[1 : 3 if how.get("paged") else 1]  # pages have one order of axes
         arrays = tuple(_packed(array) if packed else _ordered(array, order) for array in arrays)
+        arrays = (*arrays[:1], *kept, *arrays[1 + len(kept) :])
         inputs = self._inputs(arrays, how)
         if how.get("poison"):
             self.framework.poison(how["poison"])

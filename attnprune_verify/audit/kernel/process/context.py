@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.audit.kernel.problem.features import FEATURES, features_of
+from attnprune_verify.audit.kernel.problem.integers import PagedSample
 from attnprune_verify.audit.kernel.problem.precision import KernelPrecision
 from attnprune_verify.audit.kernel.problem.regimes import Regime, regimes
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, KernelSample, parts_of
@@ -172,7 +173,8 @@ class KernelContext:
         self._check_budget(function, sample)
         arrays = list(poisoned(sample))[: 3 + (function == BACKWARD)]
         how = {"keywords": self.keywords(function, sample), "layout": layout or sample.layout, "slot": slot,
-               "parts": list(parts_of(function, sample)), "packed": sample.ends is not None, **more}  # fmt: skip
+               "parts": list(parts_of(function, sample)), "packed": sample.ends is not None,
+               "paged": isinstance(sample, PagedSample), **more}  # fmt: skip
         try:
             reply = self._call(function, arrays, how, sample)
         except NoAnswer as none:
@@ -202,6 +204,8 @@ class KernelContext:
         found = sample.keywords(function)
         if self.scope.causal and not self.has(function, "causal"):
             found.pop("causal")
+        if "page_size" in found and not self.has(function, "page_size"):
+            found.pop("page_size")  # which the shape of k says
         return found
 
     def repeat(self, function: str, sample: KernelSample, count: int) -> Reply:
@@ -282,8 +286,10 @@ class KernelContext:
 
 
 def poisoned(sample: KernelSample) -> tuple[NDArray[np.float64], ...]:
-    """q, k, v and do, with the poison where nothing may be read."""
+    """q, k, v and do as a kernel gets them: in pages, or with the poison where nothing may be read."""
     arrays = (sample.q, sample.k, sample.v, sample.do)
+    if isinstance(sample, PagedSample):
+        return (sample.q, sample.in_pages(sample.k), sample.in_pages(sample.v), sample.do)
     if sample.poison is None:
         return arrays
     keys, queries = sample.seen

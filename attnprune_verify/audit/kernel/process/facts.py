@@ -87,6 +87,12 @@ class Declared:
     ignored: tuple[str, ...] = ()
     parameters: dict[str, Parameters] = field(default_factory=dict)
 
+    @property
+    def integers_alone(self) -> tuple[str, ...]:
+        """Keywords of integers without which no call is possible, as they have no default."""
+        needed = {name for mine in self.parameters.values() for name in mine.always}
+        return tuple(name for name in ("indices", "block_table") if name in needed)
+
     @classmethod
     def by(cls, subject: Subject) -> Declared:
         """Read the statements of a kernel that runs."""

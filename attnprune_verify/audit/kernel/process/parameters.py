@@ -18,11 +18,21 @@ __all__ = ["KEYWORDS", "SCALES", "Parameters", "plainly_called", "schema_of", "t
 _ALIASES = {
     "is_causal": "causal", "causal_mask": "causal", "attn_mask": "mask", "attention_mask": "mask", "sm_scale": "scale",
     "softmax_scale": "scale", "window_size": "window", "logits_soft_cap": "softcap", "alibi_slopes": "alibi",
-    "sink": "sinks", "s_aux": "sinks", "logit_bias": "bias", "return_logsumexp": "return_lse",
+    "sink": "sinks", "s_aux": "sinks", "topk_indices": "indices", "page_table": "block_table",
+    "cache_seqlens": "lengths", "seq_lens": "lengths", "logit_bias": "bias", "return_logsumexp": "return_lse",
 }  # fmt: skip
 """What published kernels call the contract's keywords."""
-_TOGETHER = ("causal", "scale", "mask", "dropout_keep", "cu_seqlens_k")  # passed beside a keyword, or always tried
+_TOGETHER = (
+    "causal",
+    "scale",
+    "mask",
+    "dropout_keep",
+    "cu_seqlens_k",
+    "lengths",
+    "page_size",
+)  # passed beside a keyword, or always tried
 KEYWORDS = (*dict.fromkeys(feature.parameter for feature in FEATURES if feature.parameter), *_TOGETHER)
+_OF_PAGES = ("lengths", "page_size")
 SCALES = ("optional", "required", "none")
 _INPUTS = ("q", "k", "v", "do")
 _Parameter = inspect.Parameter
@@ -67,13 +77,24 @@ class Parameters:
         for alias, name in _ALIASES.items():
             if alias in named and (alias != "causal_mask" or isinstance(named[alias].default, bool)):
                 meant.setdefault(name, alias)
+        if "block_table" not in meant:
+            meant = {name: own for name, own in meant.items() if name not in _OF_PAGES}
+        elif "lengths" not in meant and not open:
+            raise InvalidInstance("beside block_table there must be lengths (batch,); got none: add the parameter")
+        required = [
+            name
+            for name in ("indices", "block_table")
+            if name in meant and named[meant[name]].default is _Parameter.empty
+        ]
+        if len(required) > 1:
+            raise InvalidInstance("indices and block_table must not both lack a default: give one of them a default")
         unpassed = meant.pop("scale", None) if scale == "none" else None
         foreign = tuple(name for name in named if name not in (*meant.values(), unpassed))
         unfilled = [name for name in foreign if named[name].default is _Parameter.empty]
         if unfilled:
             raise InvalidInstance(
-                f"every parameter beyond the arrays must have a default or be one of {', '.join(KEYWORDS)}, or an "
-                f"alias such as is_causal; got {', '.join(unfilled)}"
+                "every parameter beyond the arrays must have a default or be a keyword of the contract, or an alias "
+                f"such as is_causal; got {', '.join(unfilled)}: give it a default, or a name of {', '.join(KEYWORDS)}"
             )
         defaults = {name: named[own].default for name, own in meant.items()}
         always = [name for name, value in defaults.items() if value is _Parameter.empty]
