@@ -122,7 +122,7 @@ SOURCES = (
     "mistakes named", "s",
 )  # fmt: skip
 PROGRAMS = """
-## Deviations
+## Found in published code
 
 Programs that reproduce each deviation without this library: the failures of the first two tables, one that only the
 last table shows, and one in a compiler that made a correct kernel fail. The right numbers in them are computed by hand,
