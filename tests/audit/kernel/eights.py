@@ -20,6 +20,16 @@ def rounded(x, kind):
     return x.astype(np.dtype(getattr(ml_dtypes, kind, kind))).astype(np.float32)
 
 
+def one_sided(x, kind, up):
+    """The next number of a format below, or above."""
+    import ml_dtypes
+
+    near = rounded(x, kind)
+    bits = near.astype(np.dtype(getattr(ml_dtypes, kind))).view(np.uint8)
+    beside = (bits + np.where(up, 1, -1)).astype(np.uint8).view(np.dtype(getattr(ml_dtypes, kind))).astype(np.float32)
+    return np.where(near < x if up else near > x, beside, near)
+
+
 def typed(x, kind):
     import ml_dtypes
 
@@ -71,6 +81,8 @@ def kernel(recipe, tile=None, power=False, **wrong):
             return encoded(x, wrong.get("stored", recipe[name]), wrong.get("block", blocks[name]), power)
         x = x.astype(np.float32)
         if scale is not None:
+            if wrong.get("first") == name:
+                scale = np.full_like(scale, scale.flat[0])
             scale = spread(scale, blocks[name], x.shape[2], group)
             x = x * scale ** np.float32(wrong.get(f"{name}_scale", 1))
         return rounded(x, recipe.get("decoded", "float32"))
@@ -86,7 +98,8 @@ def kernel(recipe, tile=None, power=False, **wrong):
         k, v = np.repeat(k, group, 1), np.repeat(v, group, 1)
         s = q @ k.swapaxes(-1, -2) * scale
         allowed = np.ones((n, length), bool) if mask is None else mask
-        allowed = allowed & (np.arange(n)[:, None] >= np.arange(length)) if causal else allowed
+        causal = causal and "causal_ignored" not in wrong
+        allowed = allowed & np.tri(n, length, wrong.get("later", 0), dtype=bool) if causal else allowed
         s = np.where(allowed, s, np.float32(-np.inf))
         o = online(s, v, tile) if tile else at_once(s, v)
         return typed(wrong.get("times", np.float32(1)) * o, wrong.get("o", recipe["o"]))
@@ -95,7 +108,7 @@ def kernel(recipe, tile=None, power=False, **wrong):
         w = np.exp(s - s.max(-1, keepdims=True))
         if mode == "divided":
             return rounded(factor * w / w.sum(-1, keepdims=True), kind) @ v / factor
-        stored = rounded(factor * w, kind)
+        stored = one_sided(factor * w, kind, wrong["up"]) if "up" in wrong else rounded(factor * w, kind)
         total = (stored if mode == "before" else factor * w).sum(-1, keepdims=True)
         return stored @ v / total
 
@@ -169,6 +182,13 @@ WRONG = {
     "e5m2 weights for e4m3, online": (FLASH3, {"p": E5M2, "tile": 64}, "recipe"),
     "e5m2 inputs for e4m3": (OWN, {"stored": E5M2}, "recipe"),
     "factor of the weights left out": (FLASH3, {"factor": 1}, "weights-not-normalised"),
+    "weights rounded down": (PLAIN, {"up": False}, "biased-rounding"),
+    "weights rounded up": (PLAIN, {"up": True}, "biased-rounding"),
+    "weights rounded down, summed before": (FLASH3, {"up": False}, "biased-rounding"),
+    "first scale of v for all heads": (FLASH3, {"first": "v", "tile": 64}, "recipe"),
+    "first scale of q for all rows": (stored(E4M3, E4M3, "bfloat16", "row"), {"first": "q"}, "recipe"),
+    "causal ignored": (FLASH3, {"causal_ignored": True}, "mask-ignored"),
+    "causal off by one": (PLAIN, {"later": 1}, "causal-off-by-one"),
     "output in another type": (PLAIN, {"o": "float32"}, "wrong-dtype"),
 }
 """Recipe, edits, and the name."""

@@ -11,6 +11,7 @@ import attnprune_verify as apv
 from attnprune_verify.audit.kernel.eight.problems import LENGTHS
 from attnprune_verify.audit.kernel.problem.eight_bits import EIGHT_BITS
 from attnprune_verify.cli.main import main
+from attnprune_verify.spec import parametrize_with_kernel_checks
 from tests.audit.kernel import eights
 from tests.audit.kernel.eight_quotients import problems, quotient
 
@@ -226,3 +227,18 @@ def test_torch_kernels_get_tensors_of_eight_bits():
     recipe = {**eights.FLASH3, "scale_block": "head"}
     found = apv.check_attention(attention, dtype="float8_e4m3fn", recipe=recipe, framework="torch")
     assert found.outcome == "passed", found
+
+
+def test_evaluators_and_tests_take_a_recipe():
+    recipe, wrong, id = eights.WRONG["scale of v left out"]
+    evaluator = apv.AttentionEvaluator("float8_e4m3fn", recipe=recipe, only="attention:decoded", seed=0)
+    verdict = evaluator.evaluate(eights.kernel(recipe, **wrong))
+    assert (verdict["correctness"], verdict["metadata"]["diagnosis"]) == (False, {"attention": [id]})
+    assert evaluator.evaluate(eights.kernel(recipe))["correctness"]
+    with pytest.raises(apv.InvalidInstance, match="dtype must be one of float64"):
+        evaluator.questions()
+    mark = parametrize_with_kernel_checks(
+        eights.kernel(recipe), dtype="float8_e4m3fn", recipe=recipe, only="attention:decoded"
+    )
+    (check,) = mark.args[1]
+    check.values[0]()

@@ -98,7 +98,7 @@ def eight_checks() -> tuple[Check, ...]:
     }
     required = set(made)
     made |= {
-        "causal": ("causal", lambda maker: maker.plain("causal", 48, 48, causal=True)),
+        "causal": ("causal", _causal),
         "grouped-heads": ("two query heads a key head", lambda maker: maker.plain("grouped", 30, 70, 4, 2)),
         "scale": ("a given scale", lambda maker: maker.plain("scale", 17, 40, scale=0.2)),
         "mask": ("a mask of some positions", _masked),
@@ -134,17 +134,28 @@ def _of_length(n: int, length: int, maker: ProblemMaker) -> EightProblem:
     return maker.plain(f"length {length}", n, length)
 
 
+def _causal(maker: ProblemMaker) -> EightProblem:
+    if maker.scope.causal is False:
+        raise Refused("no call is causal: never_causal")
+    found = maker.plain("causal", 48, 48, causal=True)
+    if found.sample.shape[3] != found.sample.shape[4]:
+        raise Refused("no call has as many queries as keys")
+    return found
+
+
 def _masked(maker: ProblemMaker) -> EightProblem:
     found = maker.plain("mask", 17, 40)
     rng = np.random.default_rng(maker.seed)
     mask = rng.random(found.sample.allowed.shape) < 0.55
-    mask[:, 0] = True
+    mask[:, 0] = True  # also of causal rows
     return EightProblem(found.sample.changed(mask=mask), found.stored, found.scales, found.recipe)
 
 
 def _exact_weights(maker: ProblemMaker) -> EightProblem:
     if not maker.recipe.by_twos:
         raise Refused(f"the factor {maker.recipe.factor:g} of the weights is no power of two")
+    if maker.scope.causal and maker.recipe.rounded == "divided":
+        raise Refused("every row of a causal call has another sum, by which its weights are divided")
     return maker.exact_weights("exact weights")
 
 
@@ -211,6 +222,8 @@ def _future(context: EightContext) -> Finding:
     if context.scope.causal is False:
         return Finding("not_applicable", "no call is causal: never_causal")
     first, second, cut = context.problems.future("future")
+    if first.sample.shape[3] != first.sample.shape[4]:
+        return Finding("not_applicable", "no call has as many queries as keys")
     try:
         before, after = context.output(first), context.output(second)
         if np.array_equal(before[:, :, :cut], after[:, :, :cut], equal_nan=True):

@@ -13,23 +13,27 @@ from attnprune_verify.audit.kernel.problem.eight_bits import EIGHT_BITS
 from attnprune_verify.audit.kernel.problem.recipe import Recipe
 from attnprune_verify.audit.kernel.problem.sample import FORWARD, Array, KernelSample
 from attnprune_verify.audit.kernel.truth.judge import judge
+from attnprune_verify.audit.kernel.truth.steps import evaluate
 from attnprune_verify.audit.kernel.truth.truth import truth
 from attnprune_verify.audit.mistakes import SENTENCES, explained
 from attnprune_verify.audit.record import Diagnosis
 
 __all__ = ["named"]
 
+_EXPLAINED = 0.25  # of an error: what may be left of it where weights rounded to one side are the mistake; chosen
 _USES = {0: "is not used", 2: "is used twice"}
 
 
 def named(wrong: list[WrongEight]) -> Diagnosis:
     """Return the id of the mistake behind all failures, and what is known in words."""
     if any(failure.kind == "future" for failure in wrong):
-        return _of("scale-leak")
+        return _of(next((id for failure in wrong for id in _masks(failure)), "scale-leak"))
     if any(not np.isfinite(failure.o).all() for failure in wrong):
         return _of("nan-output", "o")
     if all(not failure.o.any() for failure in wrong):
         return _of("zero-output")
+    if any(map(_one_sided, wrong)):
+        return _of("biased-rounding")
     kinds = {failure.kind for failure in wrong}
     first = next((failure for failure in wrong if failure.kind == "values" and failure.problem.sample.generic), None)
     if first is not None:
@@ -54,6 +58,37 @@ def _of(id: str, detail: str = "") -> Diagnosis:
     return Diagnosis((id,), explained(id, detail) if detail else SENTENCES[id])
 
 
+def _one_sided(failure: WrongEight) -> bool:
+    """Return True where weights that were rounded down, or up, explain nearly all of an error."""
+    sample, recipe = failure.problem.sample, failure.problem.recipe
+    if sample.precision.storage.exact_within is None or recipe.p not in EIGHT_BITS:
+        return False
+    steps, form = evaluate(sample), EIGHT_BITS[recipe.p]
+    weights = steps.p if recipe.rounded == "divided" else steps.p / steps.p.max(axis=-1, keepdims=True)
+    weights = recipe.factor * weights
+    nearest = form.encoded(weights)
+    below = form.decoded(np.where(form.exact(weights) > weights, nearest - 1, nearest))
+    above = form.decoded(np.where(form.exact(weights) < weights, nearest + 1, nearest))
+    error = np.linalg.norm(failure.o - steps.o)
+    for stored in (below, above):
+        total = {"before": stored, "after": weights, "divided": recipe.factor * steps.p}[recipe.rounded]
+        o = stored @ steps.v / total.sum(axis=-1, keepdims=True)
+        if np.linalg.norm(failure.o - o) < _EXPLAINED * error:
+            return True
+    return False
+
+
+def _masks(failure: WrongEight) -> Iterator[str]:
+    """Yield the id of a wrong causal mask with which the output is right."""
+    sample = failure.problem.sample
+    if not sample.causal or failure.kind != "values":
+        return
+    later = np.tri(*sample.shape[3:5], k=1, dtype=bool)
+    for id, mask in (("causal-off-by-one", later), ("mask-ignored", None)):
+        if _fits(sample.changed(causal=False, mask=mask), failure.o):
+            yield id
+
+
 def _readings(failure: WrongEight) -> Iterator[tuple[str, KernelSample]]:
     """Other readings of the stored numbers: scales left out or used twice, bytes of another format."""
     names = sorted(failure.problem.scales)
@@ -62,6 +97,9 @@ def _readings(failure: WrongEight) -> Iterator[tuple[str, KernelSample]]:
         if power:
             said = ", ".join(f"the scale of {name} {_USES[uses]}" for name, uses in power.items())
             yield said, failure.problem.with_scales(power)
+    for name in names:
+        if failure.problem.scales[name].size > 1:
+            yield f"the first scale of {name} is used for all of it", failure.problem.with_first_scale(name)
     for kind in EIGHT_BITS:
         said = "numbers are stored" if failure.problem.recipe.encodes else "bytes are read"
         yield f"{said} as {kind}", failure.problem.read_as(kind)
@@ -76,7 +114,7 @@ def _recipes(recipe: Recipe) -> Iterator[Recipe]:
 
 
 def _line_of(recipe: Recipe) -> str:
-    return f'it would be right with "p": {recipe.as_declared()["p"]!r}'.replace("'", '"')
+    return f'the results agree with "p": {recipe.as_declared()["p"]!r}'.replace("'", '"')
 
 
 def _all_fit(wrong: list[WrongEight], recipe: Recipe) -> bool:

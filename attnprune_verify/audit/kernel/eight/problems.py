@@ -24,6 +24,8 @@ _SIGMAS = 8.0  # standard deviations of stored numbers that a format holds; chos
 _SPREAD = 1.5  # standard deviation of the logits; chosen, as of other samples
 _OF_ROUNDED = 0.7  # the same where q and k are rounded to eight bits; chosen: more moves weights by their own size
 _BEYOND = 1.055  # rounds to 1 in three bits of fraction, where numbers are 1/8 apart; chosen: nearly as far as can be
+_BESIDE = 0.003  # relative distance of weights from what they round to; chosen: far more than exp errs
+_LONGEST_SQUARE = 512  # keys where every call is causal, with as many queries; chosen: a second of judging
 _NEGLIGIBLE = 80.0  # below the largest logit of a row: exp(-80) is far below what float32 adds to 1
 
 
@@ -57,6 +59,10 @@ class EightProblem:
             size = _everywhere(self.scales[name], self._block(name), self.sample, name)
             arrays[name] = self.stored[name] * size ** power[name]
         return self.sample.changed(**arrays)
+
+    def with_first_scale(self, name: str) -> KernelSample:
+        """The sample as it would be with the first scale of q, k or v for all blocks."""
+        return self.sample.changed(**{name: self.stored[name] * self.scales[name].flat[0]})
 
     def read_as(self, kind: str) -> KernelSample:
         """The sample as it would be with the bytes read as those of another format, or with numbers stored in it."""
@@ -150,23 +156,25 @@ class ProblemMaker:
         return self._made(name, arrays, rng, fixed={"v": 2.0**-8}, powers=True, generic=False)
 
     def exact_weights(self, name: str) -> EightProblem:
-        """Weights that the format of p holds exactly, in any order of blocks, and another format does not.
+        """Weights that round to numbers of the format of p, in any order of blocks, and to none of a coarser one.
 
         Sixteen keys of weight c = 9/16 (5/8 of two fraction bits: eight) beside some of weight 1, which together make
-        a power of two, so that also weights that are divided first are held; further keys weigh nothing.
+        a power of two, so that also weights that are divided first are held; further keys weigh nothing. Half of the
+        sixteen are a little less than c, half a little more: rounded to one side they would be others.
         """
         rng = self._rng(name)
         whole, part = (8, 5) if self.recipe.p == "float8_e5m2" else (16, 9)
         arrays = self._normal(rng, self._sizes(4, 2 * whole - part), 1.0)
         length = arrays["k"].shape[2]
         levels = np.full(length, -_NEGLIGIBLE)
-        levels[:whole], levels[whole : 2 * whole - part] = np.log(part / whole), 0.0
+        levels[:whole] = np.log(part / whole) + _BESIDE * np.where(np.arange(whole) % 2, 1.0, -1.0)
+        levels[whole : 2 * whole - part] = 0.0
         found = self._by_levels(name, arrays, np.broadcast_to(rng.permutation(levels), arrays["k"].shape[:3]), rng)
         logits = found.sample.factor * np.swapaxes(found.sample.k, -1, -2)[:, :, 2:].sum(axis=2)
         weights = np.exp(logits - logits.max())
         near = weights > 0.25
         within = float(np.abs(np.where(near, weights / np.where(weights > 0.8, 1, part / whole), 1) - 1).max())
-        return _held(found, within + 2.0**-22)
+        return _held(found, 2 * within + 2.0**-22)  # twice: a block may have none of weight 1
 
     def one_key(self, name: str) -> EightProblem:
         """A single key, or others that weigh nothing: what was stored comes out, to the bit."""
@@ -186,8 +194,6 @@ class ProblemMaker:
         rng, blocks = self._rng(name), [block for block in self.recipe.blocks if isinstance(block, int)]
         tokens = max([16, *blocks])
         sizes = self._sizes(2 * tokens, 2 * tokens)
-        if sizes[3] != sizes[4]:
-            sizes = (*sizes[:3], sizes[4], *sizes[4:])
         cut = sizes[3] // 2 + max(min([tokens, *blocks]) // 2, 1)
         arrays = self._normal(rng, sizes, _SPREAD)
         later = {part: array.copy() for part, array in arrays.items()}
@@ -207,6 +213,8 @@ class ProblemMaker:
         return first, second, cut
 
     def _sizes(self, n: int, length: int, heads: int = 2, kv_heads: int = 2) -> tuple[int, ...]:
+        if self.scope.causal:  # judged with as many queries as keys
+            n = length = min(length, _LONGEST_SQUARE)
         return self.scope.fitted(1, heads, kv_heads, n, length, _WIDTH, _WIDTH)
 
     def _rng(self, name: str) -> np.random.Generator:
