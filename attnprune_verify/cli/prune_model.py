@@ -135,7 +135,7 @@ def command(
                 if done == 0:
                     click.echo(what, err=True)
                     for name, text in texts.items():
-                        click.echo(f"perplexity of {name}: {evaluated(folder, text, **how)['perplexity']:.4g} before")
+                        click.echo(f"perplexity of {name}: {evaluated(folder, text, **how)['perplexity']:#.4g} before")
                 bar(done, steps)
 
             report = prune_model(folder, out, progress=tell, keep_zeros=not fill_zeros, **choices)
@@ -154,6 +154,6 @@ def command(
             click.echo(f"the damping of {of['at_limit']} of {of['maps']} maps is at its limit: {of['advice']}")
         for name, text in texts.items():
             found = evaluated(folder, text, out, **how)
-            words = f"{found['perplexity']:.4g} before, {found['pruned']:.4g} after; KL {found['kl']:.4g} nats a token"
-            click.echo(f"perplexity of {name}: {words}")
+            words = f"{found['perplexity']:#.4g} before, {found['pruned']:#.4g} after"
+            click.echo(f"perplexity of {name}: {words}; KL {found['kl']:#.4g} nats a token")
     return 0
