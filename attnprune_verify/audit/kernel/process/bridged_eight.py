@@ -51,7 +51,7 @@ def bridged(
     recipe = declared.get("RECIPE", named_of(functions, holder, "RECIPE"))
     wide = framework_for(own, holder, "float32", device)
     formats = {"float32": wide}
-    for kind in recipe.values() if isinstance(recipe, Mapping) else ():
+    for kind in _given(recipe):
         if isinstance(kind, str) and kind in (*EIGHT_BITS, *WIDE_UNITS):
             formats.setdefault(kind, framework_named(wide.name, kind, device))
     function, names = own[FORWARD], _names(own[FORWARD])
@@ -101,6 +101,14 @@ class _BridgedEight(BridgedKernel):
         bound = functools.partial(self.function, **self._factors)
         called, _ = plainly_called(bound, 3, self.scale)
         return functools.partial(called, *inputs, **keywords)
+
+
+def _given(recipe: Foreign) -> list[Foreign]:
+    """The types of q, k and v, as a recipe that nobody has read yet has them."""
+    if not isinstance(recipe, Mapping):
+        return []
+    inputs = recipe.get("inputs", "stored")
+    return [recipe.get(part) for part in STORED] if inputs == "stored" else [inputs]
 
 
 def _names(function: Callable[..., Foreign]) -> tuple[str, ...]:
