@@ -58,7 +58,7 @@ def as_code(function: str, sample: KernelSample, context: KernelContext) -> str 
     for name, value in passed.items():
         spelled = mine.own.get(name, name)
         if name == "window" and mine.pair:
-            value = (value - 1, 0 if sample.causal else value - 1)
+            value = mine.as_pair(value, sample.causal)
         if name == "mask" and sample.mask is not None and sample.mask.size > 4 * _LARGEST and not sample.additive:
             lines += _mask_by_rows(context, sample)
             keywords.append(f"{spelled}=mask")

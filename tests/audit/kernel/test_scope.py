@@ -344,3 +344,26 @@ def test_blocks_of_interleaved_heads_are_bounded_as_the_whole(monkeypatch):
         assert np.allclose(whole[name], parts[name], rtol=1e-12)
         own = beside[name] if name in ("dk", "dv") else beside[name][:, np.argsort(order)]
         assert np.allclose(whole[name], own, rtol=1e-12)
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+@pytest.mark.parametrize("no_limit", [-1, None])
+def test_a_window_of_two_sides_without_a_limit_on_the_right(no_limit, wrong):
+    def windowed(q, k, v, causal=False, window_size=(no_limit, no_limit)):
+        left, right = (
+            limit if limit is not None and (wrong or limit >= 0) else k.shape[-2] + q.shape[-2] for limit in window_size
+        )
+        if window_size == (no_limit, no_limit):
+            left = right = k.shape[-2] + q.shape[-2]
+        ahead = np.arange(k.shape[-2]) - np.arange(q.shape[-2])[:, None]
+        allowed = (ahead <= min(right, 0 if causal else right)) & (-ahead <= left)
+        logits = np.where(allowed, q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5, -np.inf)
+        top = np.where(allowed.any(axis=-1, keepdims=True), logits.max(axis=-1, keepdims=True), 0.0)
+        shares = np.exp(logits - top)
+        total = shares.sum(axis=-1, keepdims=True)
+        return (shares / np.where(total > 0, total, 1)).astype(q.dtype) @ v
+
+    verdict = apv.check_attention(
+        windowed, only=("attention:values:window", "attention:values:causal"), dtype="float64"
+    )
+    assert verdict.outcome == ("failed" if wrong and no_limit else "passed"), verdict

@@ -51,8 +51,8 @@ class Parameters:
         Parameters that are none of the contract's.
     always : tuple[str, ...]
         Keywords of the contract that are passed in every call: no default, or another one than the contract's.
-    pair : bool
-        Whether a window is given as (left, right).
+    pair : tuple
+        The default of a window that is given as (left, right).
     open : bool
         Whether it takes any keyword.
     """
@@ -60,7 +60,7 @@ class Parameters:
     own: dict[str, str]
     foreign: tuple[str, ...] = ()
     always: tuple[str, ...] = ()
-    pair: bool = False
+    pair: tuple[int | None, ...] = ()
     open: bool = False
 
     @classmethod
@@ -100,8 +100,8 @@ class Parameters:
         always = [name for name, value in defaults.items() if value is _Parameter.empty]
         always += ["causal"] if defaults.get("causal") is True else []
         always += ["scale"] if scale == "required" and "scale" in meant and "scale" not in always else []
-        pair = isinstance(defaults.get("window"), (tuple, list))
-        return cls(meant, foreign, tuple(always), pair, open)
+        pair = defaults.get("window")
+        return cls(meant, foreign, tuple(always), tuple(pair) if isinstance(pair, (tuple, list)) else (), open)
 
     @classmethod
     def read(cls, given: Plain) -> Parameters:
@@ -134,12 +134,25 @@ class Parameters:
         left, standing = dict(keywords), {"causal": False, "scale": features**-0.5}
         left |= {name: standing.get(name) for name in self.always if name not in left}
         if self.pair and left.get("window") is not None:
-            reach = left["window"] - 1
-            left["window"] = (reach, 0 if keywords.get("causal") else reach)
+            left["window"] = self.as_pair(left["window"], bool(keywords.get("causal")))
         unknown = [name for name in left if name not in self.own]
         if unknown and not self.open:
             raise TypeError(f"unexpected keyword {', '.join(unknown)}")
         return {self.own.get(name, name): value for name, value in left.items()}
+
+    def as_pair(self, window: int, causal: bool) -> tuple[int | None, int | None]:
+        """The window as (left, right): beside causal 0 on the right, or, of every second width, no limit.
+
+        Examples
+        --------
+        >>> windowed = Parameters({"window": "window_size"}, pair=(-1, -1))
+        >>> windowed.as_pair(4, False), windowed.as_pair(5, True), windowed.as_pair(4, True)
+        ((3, 3), (4, 0), (3, -1))
+        """
+        reach, no_limit = window - 1, self.pair[-1]
+        if not causal:
+            return reach, reach
+        return reach, no_limit if reach % 2 and (no_limit is None or no_limit < 0) else 0
 
 
 def plainly_called(fn: Foreign, arrays: int, scale: str) -> tuple[Call, Parameters | None]:
