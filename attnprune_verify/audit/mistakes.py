@@ -128,6 +128,10 @@ _TABLE: dict[str, tuple[str, ...]] = {
     "window-wrong": ("k", "the window lies on one side only, or on both where causal"),
     "window-off-by-one": ("lk", "the window is one too wide or too narrow"),
     "gradient-of-unmasked": ("k", "the backward pass ignores the mask"),
+    "gradient-of-causal": (
+        "k",
+        "the backward pass leaves keys after the query out, where the forward pass is not causal",
+    ),
     "empty-row": ("k", "rows with nothing allowed give something"),
     "masked-block-nan": ("flk", "a row or block in which everything is forbidden makes results that are not finite"),
     "keys-dropped": ("flk", "positions that are allowed get no weight", "positions"),

@@ -113,6 +113,32 @@ def test_a_kernel_of_whole_tiles_is_judged_forward_and_backward(sizes):
     assert statuses(wrong)["attention_backward:values:causal"] == "passed"
 
 
+@pytest.mark.parametrize(("block", "n"), [(1, 128), pytest.param(128, 256, marks=pytest.mark.thorough)])
+def test_a_gradient_that_is_causal_where_nothing_is_is_named(block, n):
+    """As in Triton's tutorial of 2024 (triton#4541): weights of the whole softmax, keys after the query left out."""
+
+    def backward(q, k, v, do, *, causal=False, scale=None):
+        tiled(q, k, v)
+        p = weights(q, k, causal, scale)
+        dp = do @ np.swapaxes(v, -1, -2)
+        mean = (p * dp).sum(-1, keepdims=True)
+        at = np.arange(q.shape[2]) // block
+        p = p * (at[:, None] >= at) if not causal else p
+        ds = p * (dp - mean) * q.dtype.type(q.shape[-1] ** -0.5 if scale is None else scale)
+        return ds @ k, np.swapaxes(ds, -1, -2) @ q, np.swapaxes(p, -1, -2) @ do
+
+    sizes = {"n": (n,), "n=l": True, "m": (16,), "mv": "m", "group": 1}
+    named = apv.check_attention(
+        tiled,
+        backward=backward,
+        sizes=sizes,
+        only=("attention_backward:values:plain", "attention_backward:values:causal"),
+    )
+    assert statuses(named)["attention_backward:values:causal"] == "passed"
+    plain = next(one for one in named.checks if one.status == "failed")
+    assert plain.diagnosis == ("gradient-of-causal",), plain.words
+
+
 CASES = {
     "raising": (raising, raising_backward, "causal_only"),
     "ignoring": (ignoring, ignoring_backward, "causal_only"),

@@ -37,6 +37,7 @@ _TIMES = 5  # equal calls, of which a race shows in some
 _LEAST_WEIGHT = 1e-4  # of a position whose weight is said to be missing: far above what underflow takes
 _NOT_ONE = 1e-3  # chosen: by how much a row's sum is off that no precision explains
 _MANY = 150_000  # weights that are fetched for one look at them
+_PARTS = 16  # chosen: calls that fetch them where a kernel returns few columns
 
 Rule = Callable[[KernelContext, str, KernelSample], "Diagnosis | None"]
 
@@ -96,11 +97,27 @@ def _forward_too(context: KernelContext, function: str, sample: KernelSample) ->
 
 def _weights(context: KernelContext, sample: KernelSample) -> Array | None:
     """Return the weight of every position: the result for unit vectors as values, (batch, heads, n, l)."""
-    batch, heads, kv_heads, n, length, _, _ = sample.shape
+    _, heads, _, n, length, _, width = sample.shape
     if heads * n * length > _MANY:
         return None
-    units = np.broadcast_to(np.eye(length), (batch, kv_heads, length, length)).copy()
-    probe = sample.changed(v=units, do=np.zeros((batch, heads, n, length)))
+    try:
+        return _of_values(context, sample, np.eye(length))
+    except NoAnswer:  # where mv has to be m: as many unit vectors at once
+        if length > _PARTS * width:
+            raise
+    units = np.zeros((length, -(-length // width) * width))
+    np.fill_diagonal(units, 1.0)
+    found = [_of_values(context, sample, part) for part in np.split(units, units.shape[1] // width, axis=1)]
+    if any(part is None for part in found):
+        return None
+    return np.concatenate([part for part in found if part is not None], axis=-1)[..., :length]
+
+
+def _of_values(context: KernelContext, sample: KernelSample, values: Array) -> Array | None:
+    """Return the result for these values of every key head, or nothing where it has another shape."""
+    batch, heads, kv_heads, n, _, _, _ = sample.shape
+    units = np.broadcast_to(values, (batch, kv_heads, *values.shape)).copy()
+    probe = sample.changed(v=units, do=np.zeros((batch, heads, n, values.shape[1])))
     reply: Reply = context.ask(FORWARD, probe)
     return reply.parts[0] if misshapen(FORWARD, probe, reply) is None else None
 

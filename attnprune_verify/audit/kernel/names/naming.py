@@ -35,6 +35,7 @@ __all__ = ["KernelNamer"]
 
 _MOST_WRONG, _MOST_RIGHT = 10, 8  # chosen: samples that a formula is compared with; each costs an evaluation
 _LONGEST = 140  # chosen: queries or keys, above the block sizes of 64 and 128
+_LONGER = 260  # chosen: of kernels that are wrong from two blocks of 128 on, or take no less
 _MOST_HERE, _FEW_HERE = 8, 3  # failing samples that one formula has to explain, and if there is none, the plainest
 _EXPLAINED = 0.25  # of the error a formula may leave at most
 _CLOSE = 1e-3  # of the error that a formula may leave although rounding does not explain it
@@ -92,8 +93,9 @@ class KernelNamer:
 
     def _failing(self, function: str, some: Iterable[KernelSample]) -> list[KernelObservation]:
         """Wrong results on the smaller of these samples, in the right shape."""
-        observed = []
-        for sample in sorted((one for one in some if one.longest <= _LONGEST), key=lambda one: one.work)[:_MOST_HERE]:
+        observed, given = [], tuple(some)
+        longest = _longest(given)
+        for sample in sorted((one for one in given if one.longest <= longest), key=lambda one: one.work)[:_MOST_HERE]:
             try:
                 reply = self.context.answer(function, sample)
             except NoAnswer:
@@ -302,13 +304,20 @@ def _named(id: str) -> Diagnosis:
     return Diagnosis((id,), SENTENCES[id])
 
 
+def _longest(samples: tuple[KernelSample, ...]) -> int:
+    """Return the number of queries or keys up to which formulas are evaluated: more where no sample has so few."""
+    least = min((sample.longest for sample in samples), default=0)
+    return max(_LONGEST, least) if least <= _LONGER else _LONGEST
+
+
 def _chosen(seen: dict[str, list[KernelObservation]]) -> list[KernelObservation]:
     """Failures of every ordinary regime, small ones first, and what is right about the benign ones."""
     wrong: list[KernelObservation] = []
+    failing = [[result for result in group if result.failed] for name, group in seen.items() if name not in EXTREME]
+    longest = _longest(tuple(result.sample for group in failing for result in group))
     groups = [
-        sorted((one for one in group if one.failed and one.sample.longest <= _LONGEST), key=lambda one: one.sample.work)
-        for name, group in seen.items()
-        if name not in EXTREME
+        sorted((result for result in group if result.sample.longest <= longest), key=lambda result: result.sample.work)
+        for group in failing
     ]
     for turn in range(3):
         wrong += [group[turn] for group in groups if len(group) > turn]

@@ -231,6 +231,10 @@ def _softmaxes() -> Iterator[WrongGradient]:
     ):
         words = f"exp(s - log sum) is taken without the {name}"
         yield WrongGradient("gradient-of-unmasked", words, weights=partial(_unmasked, kept), true_mean=True)
+    for block in (1, 16, 32, 64, 128):
+        until = "the query" if block == 1 else f"the query's block of {block}"
+        words = f"in the backward pass keys after {until} are left out, though nothing is causal"
+        yield WrongGradient("gradient-of-causal", words, weights=partial(_causal_blocks, block), true_mean=True)
 
 
 def _of_key_head(sample: KernelSample) -> Array:
@@ -247,6 +251,15 @@ def _moved(by: int, sample: KernelSample) -> Array:
         return evaluate(sample).p
     n, length = sample.allowed.shape
     return np.asarray(_unmasked({"causal": False}, sample) * np.tri(n, length, by, dtype=bool))
+
+
+def _causal_blocks(block: int, sample: KernelSample) -> Array:
+    """exp(s - log sum) of the keys up to the query, or to the end of its block, where nothing is causal."""
+    weights = evaluate(sample).p
+    if sample.causal:
+        return weights
+    n, length = sample.allowed.shape
+    return np.asarray(weights * (np.arange(n)[:, None] // block >= np.arange(length) // block))
 
 
 def _unmasked(kept: dict[str, Any], sample: KernelSample) -> Array:
