@@ -107,3 +107,8 @@ def test_one_factor_of_a_head_is_no_mix_of_heads():
     own = np.repeat(np.eye(2), 2, axis=1)
     for shares, alone in [(1.3 * own, True), (own[::-1], False), (own * [1, 0, 1, 1], False), (own + 0.1, False)]:
         assert cross_talk._one_factor(shares[None], own) is alone
+
+
+def test_what_is_no_number_is_of_no_head(tmp_path):
+    with opened(tmp_path, "there", "o = o * np.nan") as auditor:
+        assert cross_talk.other_heads(auditor.context, FORWARD, MAKER.make("heads", 5, 4, heads=3)) is None

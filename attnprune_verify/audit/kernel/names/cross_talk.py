@@ -35,6 +35,8 @@ def other_heads(context: KernelContext, function: str, sample: KernelSample) -> 
     if function != FORWARD or not _whole(sample) or n * mv < _FEWEST or pairs * sample.work > _MOST:
         return None
     got, right = context.ask(function, sample).parts[0], evaluate(sample).o
+    if not np.isfinite(got).all():  # nothing is near to it, and nothing far
+        return None
     off = np.linalg.norm(got - right, axis=(2, 3))
     wrong = [(int(b), int(h)) for b, h in np.argwhere(off > _LEFT * off.max())]
     read: dict[Place, tuple[Place, Place]] = {}
