@@ -77,6 +77,11 @@ def test_right_forms_pass_in_other_formats(dtype):
     assert apv.check_attention(paged, dtype=dtype).outcome == "passed"
 
 
+def test_sums_in_sixteen_bits_are_no_mistake_of_lists():
+    found = apv.check_attention(lists.of_lists(lists.at_once), dtype="float16")
+    assert found.diagnosis == {"attention": ("low-precision",)}
+
+
 def test_two_mistakes_have_two_names():
     def attention(q, k, v, indices):
         return lists.at_once(

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from attnprune_verify.audit.kernel.problem.features import feature_named
 from attnprune_verify.audit.kernel.problem.integer_cases import CASES, PAGES, integers_of, page_sizes
 from attnprune_verify.audit.kernel.problem.integers import ListedSample
+from attnprune_verify.audit.kernel.problem.precision import LOWER
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, KernelSample
 from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.kernel.process.facts import Refused
+from attnprune_verify.audit.kernel.process.shapes import misshapen
 from attnprune_verify.audit.kernel.truth.judge import judge
 from attnprune_verify.audit.record import Check
 from attnprune_verify.audit.subject.answers import NoAnswer
@@ -24,6 +26,7 @@ _MISTAKES = {
 }  # fmt: skip
 """By the trait that all failing cases have."""
 _BACKWARD = {"groups": "gqa-gradient-not-summed", "lse": "lse-gradient"}
+_TIMES = 8  # chosen: of what rounding explains; a wrong key is far more, a number rounded once more is less
 _TILE = 16  # chosen: the smallest tile of kernels
 
 
@@ -46,12 +49,24 @@ def integer_mistake(context: KernelContext, function: str, failing: tuple[Kernel
     """Return the id of the mistake behind failing cases: of the rarest trait that all of them have."""
     names = {sample.name for sample in failing}
     traits = {trait: {name for name, case in CASES.items() if trait in case.traits} for trait in _traits()}
+    if all(_rounded(context, function, sample) for sample in failing):
+        return "low-precision"
     fitting = [trait for trait, having in traits.items() if names <= having]
     if fitting:
         trait = min(fitting, key=lambda trait: len(traits[trait]))
         known = _MISTAKES | (_BACKWARD if function == BACKWARD else {})
         return known.get(trait, feature_named(trait).mistake) or "unknown"
     return _of_all(context, function, failing)
+
+
+def _rounded(context: KernelContext, function: str, sample: KernelSample) -> bool:
+    """Report whether an answer is off by a few times what rounding explains, and right in a lower precision."""
+    reply = context.known(function, sample)
+    if reply is None or misshapen(function, sample, reply) is not None:
+        return False
+    own = judge(function, sample, reply.parts)
+    lower = (judge(function, sample, reply.parts, precision).status for precision in LOWER[sample.precision.name])
+    return own.error <= _TIMES * own.bound and any(status != "failed" for status in lower)
 
 
 def integer_mistakes(context: KernelContext, failing: Mapping[Check, tuple[KernelSample, ...]]) -> dict[str, str]:

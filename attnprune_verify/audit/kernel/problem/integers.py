@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, Ma
 __all__ = ["Integers", "ListedSample", "PagedSample", "ListedRows", "from_pages"]
 
 Integers = NDArray[np.int64]
-_MOST = 2**22  # chosen: numbers of the keys and values that a block of queries gathers, 32 MiB
+_MOST = 2**20  # chosen: numbers of the keys and values that a block of queries gathers, 8 MiB
 _NONE: Integers = np.zeros((0,), dtype=np.int64)
 
 
@@ -55,7 +56,7 @@ class ListedSample(KernelSample):
         """Attention to all keys, as of a kernel that reads no lists."""
         return _ordinary(self)
 
-    @property
+    @cached_property
     def repeats(self) -> int:
         """The largest number of entries of a list that name the same key."""
         ordered = np.sort(self.indices, axis=-1)
@@ -131,10 +132,14 @@ class ListedRows:
             return np.swapaxes(array[:, :, 0], 0, 1)[None]
         _, heads, _, _, length, *_ = self.sample.shape
         entries = self._entries
-        found = np.zeros((1, heads, length, array.shape[-1]), array.dtype)
-        at = np.broadcast_to(np.arange(heads)[:, None], entries.shape), np.where(entries < 0, 0, entries)
-        terms = np.where((entries >= 0)[..., None], array, 0)
-        np.add.at(found[0], at, terms**2 if in_squares else terms)
+        found = np.zeros((heads, length + 1, array.shape[-1]), array.dtype)  # the last takes what belongs to no key
+        of_heads, terms = np.arange(heads)[:, None], array**2 if in_squares else array
+        for at, added in zip(np.where(entries < 0, length, entries), terms, strict=True):
+            if self.sample.repeats > 1:
+                np.add.at(found, (of_heads, at), added)
+            else:
+                found[of_heads, at] += added
+        found = found[None, :, :length]
         return np.sqrt(found) if in_squares else found
 
 
