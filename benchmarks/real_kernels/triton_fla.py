@@ -3,7 +3,8 @@
 from attnprune_verify.triton import interpreted
 
 parallel = interpreted("fla.ops.attn.parallel")
-FRAMEWORK, LAYOUT, CAPABILITIES, SIZES = "torch", "bnhm", ("causal_only",), {"n=l": True}
+FRAMEWORK, LAYOUT, CAPABILITIES = "torch", "bnhm", ("causal_only",)
+SIZES = {"n": {"least": 1, "most": 140}, "n=l": True, "m": {"least": 1, "most": 128}, "mv": {"least": 1, "most": 128}}
 
 
 def attention(q, k, v, *, scale=None, window=None, sinks=None, cu_seqlens_q=None, cu_seqlens_k=None):
