@@ -165,7 +165,7 @@ def _numbers(array: NDArray[np.float64]) -> str:
 
 def _keyword(context: KernelContext, value: object, sample: KernelSample) -> str:
     if not isinstance(value, np.ndarray):
-        return repr(value)
+        return repr(value.item() if isinstance(value, np.generic) else value)
     module = {"numpy": "np.array", "torch": "torch.tensor", "jax": "jnp.array"}[context.declared.framework]
     if value.dtype.kind == "i":
         return f"{module}({value.tolist()}, dtype={module.partition('.')[0]}.int32)"
