@@ -61,12 +61,16 @@ def findings(result: AuditResult) -> list[Findings]:
 
 
 def unsettled(result: AuditResult) -> list[Findings]:
-    """Return checks that decided nothing or are waived, gathered by function, status and reason but for its numbers."""
+    """Return checks that decided nothing or are waived, gathered by function, status and reason.
+
+    An error that is raised at several sizes is listed once: numbers tell its reasons apart no more.
+    """
     groups: dict[tuple[str, str, str], list[Record]] = {}
     for status in ("could_not_judge", "could_not_run", "inconclusive", "waived"):
         for record in result.checks:
             if record.status == status:
-                reason = record.reason if status == "waived" else _NUMBERS.sub("", record.reason.partition(", on ")[0])
+                reason = record.reason if status == "waived" else record.reason.partition(", on ")[0]
+                reason = _NUMBERS.sub("", reason) if status == "could_not_run" else reason
                 groups.setdefault((status, record.function, reason), []).append(record)
     return [Findings(function, tuple(records)) for (_, function, _), records in groups.items()]
 

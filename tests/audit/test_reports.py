@@ -19,7 +19,7 @@ from attnprune_verify.audit.record import Record
 from attnprune_verify.audit.result import AuditResult
 from attnprune_verify.files import dumps
 from attnprune_verify.report.audit_contract import contract_text
-from attnprune_verify.report.audit_findings import _where, closing_sentence
+from attnprune_verify.report.audit_findings import _where, closing_sentence, unsettled
 from attnprune_verify.report.audit_html import audit_html
 from attnprune_verify.report.audit_junit import audit_junit
 from attnprune_verify.report.audit_text import render_audit
@@ -125,6 +125,16 @@ def test_junit_has_the_usual_shape_and_counts_what_it_lists(result):
     messages = [failure.get("message") for failure in suite.iter("failure")]
     assert any("logit-scale" in message for message in messages)
     assert len({(case.get("classname"), case.get("name")) for case in cases}) == len(cases)
+
+
+def test_the_same_error_at_other_sizes_is_listed_once():
+    def record(status, reason):
+        return Record(reason, "attention", None, "", True, status, reason)
+
+    raised = [record("could_not_run", f"ValueError: no {size} keys, on a sample") for size in (7, 8)]
+    undecided = [record("inconclusive", f"the bound is {size} times the result") for size in (7, 8)]
+    found = unsettled(SimpleNamespace(checks=raised + undecided))
+    assert [one.records for one in found] == [tuple(raised), *((each,) for each in undecided)]
 
 
 def test_junit_has_the_times_the_checks_took(result):

@@ -1,5 +1,6 @@
 """Refusals of the package that are met by a call of their own: on the edge accepted, beside it refused."""
 
+import inspect
 import io
 import json
 import math
@@ -24,14 +25,18 @@ from attnprune_verify.audit.adapters.autodiff import _differentiated
 from attnprune_verify.audit.functions.context import FunctionFacts, _learn
 from attnprune_verify.audit.kernel import answers, vectors
 from attnprune_verify.audit.kernel.evaluator import AttentionEvaluator
+from attnprune_verify.audit.kernel.names import mechanisms
 from attnprune_verify.audit.kernel.problem import tensors
+from attnprune_verify.audit.kernel.problem.recipe import Recipe
 from attnprune_verify.audit.kernel.problem.scope import Extent, KernelScope
 from attnprune_verify.audit.kernel.process import context
 from attnprune_verify.audit.kernel.process.context import FORWARD
 from attnprune_verify.audit.kernel.process.facts import CallFacts
+from attnprune_verify.audit.kernel.process.parameters import Parameters
+from attnprune_verify.audit.kernel.tensors.integers import table_of
 from attnprune_verify.audit.kernel.tensors.problem import _ends, problem_of
 from attnprune_verify.audit.subject import keeper, limits, wire
-from attnprune_verify.audit.subject.answers import SubjectLost
+from attnprune_verify.audit.subject.answers import NoAnswer, SubjectLost
 from attnprune_verify.audit.subject.functions import _as_array
 from attnprune_verify.audit.subject.line import _HEADER, Line
 from attnprune_verify.audit.subject.terms import Terms
@@ -239,6 +244,39 @@ def axes(count: int) -> None:
     problem_of(array, array, array, dtype="float32")
 
 
+def pages(length: int) -> None:
+    """A sample of so many tokens, in a table of two pages of two."""
+    pool = np.ones((3, 2, 1, 4))
+    table_of(np.array([[0, 2]]), np.array([length]), pool, pool, 1)
+
+
+def weights_of(length: int) -> None:
+    """The weights of so many keys, of a kernel that returns a value of one column at a time."""
+    sample: Any = SimpleNamespace(shape=(1, 1, 1, 1, length, 4, 1))
+
+    def of_values(_context: Any, _sample: Any, values: np.ndarray) -> np.ndarray:
+        if values.shape[1] > 1:
+            raise NoAnswer("one column at a time")
+        return values
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mechanisms, "_of_values", of_values)
+        mechanisms._weights(MagicMock(), sample)
+
+
+def without_default(count: int) -> None:
+    """A kernel whose lists and tables have no default, so many of the two."""
+    names = ("indices", "block_table", "lengths")
+    Parameters.of([inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names[: 2 * count - 1]])
+
+
+def recipe_of(*lines: str) -> None:
+    """A recipe that says these lines of its weights."""
+    weights = {"format": "float8_e5m2", "rounded": "after", "factor": 2, "levels": 4}
+    formats = dict.fromkeys(("q", "k", "v", "o"), "float8_e5m2")
+    Recipe.declared({**formats, "p": {name: weights[name] for name in lines}, "scale_block": "row"})
+
+
 def loss(M: Any, X: Any, W: Any) -> Any:
     return M
 
@@ -269,6 +307,16 @@ CALLS: dict[str, tuple[Any, ...]] = {
         lambda: _ends([0, 2, 2, 3], None, 3, 3),
         lambda: _ends([0, 2, 1, 3], None, 3, 3),
         "must rise",
+    ),
+    "no keys on pages": (lambda: pages(0), lambda: pages(-1), "lengths must be in 0..4"),
+    "full pages": (lambda: pages(4), lambda: pages(5), "lengths must be in 0..4"),
+    "parts of weights": (lambda: weights_of(mechanisms._PARTS), lambda: weights_of(mechanisms._PARTS + 1)),
+    "integers without a default": (lambda: without_default(1), lambda: without_default(2)),
+    "a format alone": (lambda: recipe_of("format"), lambda: recipe_of("rounded"), "p must be a format"),
+    "all lines of weights": (
+        lambda: recipe_of("format", "rounded", "factor"),
+        lambda: recipe_of("format", "rounded", "factor", "levels"),
+        "p must be a format",
     ),
     "axes of a batch": (lambda: axes(4), lambda: axes(5), "lack the first axes"),
     "axes of a head": (lambda: axes(2), lambda: axes(1), "lack the first axes"),

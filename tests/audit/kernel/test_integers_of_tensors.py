@@ -5,6 +5,7 @@ import pytest
 
 import attnprune_verify as apv
 from attnprune_verify import InvalidInstance
+from attnprune_verify.audit.kernel.problem.integers import ListedSample
 
 RNG = np.random.default_rng(0)
 
@@ -164,3 +165,15 @@ PAGES, TABLE, LENGTHS = np.zeros((6, 2, 2, 4)), np.zeros((1, 3), int), np.array(
 def test_what_does_not_fit_together_is_refused(keys, given, said):
     with pytest.raises(InvalidInstance, match=said):
         apv.attention_interval(Q, keys, keys, **given)
+
+
+def test_entries_that_name_a_key_again_are_more_terms_of_its_gradient(monkeypatch):
+    """Added up one after the other in float32, 12,011 equal weights are 1,542 units off 1."""
+    topk = 12_011
+    q, k, v, do = (np.ones((1, 1, 1, 1), np.float32) for _ in range(4))
+    indices = np.zeros((1, 1, 1, topk), int)
+    dv = np.cumsum(np.full(topk, 1 / topk, np.float32), dtype=np.float32)[-1].reshape(v.shape)
+    apv.assert_attention(q, k, v, do=do, indices=indices, dv=dv)
+    monkeypatch.setattr(ListedSample, "repeats", 1)
+    with pytest.raises(AssertionError, match="dv"):
+        apv.assert_attention(q, k, v, do=do, indices=indices, dv=dv)

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 import attnprune_verify as apv
+from attnprune_verify.audit.kernel.auditor import KernelAuditor
+from attnprune_verify.audit.kernel.options import Options
 from attnprune_verify.audit.kernel.problem.conventions import Conventions
 from attnprune_verify.audit.kernel.problem.interactions import FACTORS, interaction, rows, within
 from attnprune_verify.audit.kernel.problem.precision import precision_named
@@ -221,6 +223,8 @@ def test_the_order_of_axes_that_a_kernel_takes_is_to_be_declared():
     verdict = apv.check_attention(single, only=("attention:values:plain",))
     assert verdict.outcome == "incomplete" and verdict.coverage.declare == ('LAYOUT = "nm"',)
     assert apv.check_attention(single, layout="nm", quick=True).outcome == "passed"
+    with KernelAuditor({"attention": single}, options=Options(only=("attention:values:plain",))) as auditor:
+        assert auditor.coverage == auditor.coverage  # trying an order judges nothing
 
 
 @pytest.mark.parametrize("layout", ["bnhm", "hnm", "nhm", "nm"])

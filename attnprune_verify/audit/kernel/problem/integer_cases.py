@@ -36,7 +36,7 @@ CHECKS = {
 """By the name of a check in ids: the keyword that it needs, and its description."""
 _PAGE_SIZES = (16, 64, 128, 256, 32, 8, 1)  # chosen: of kernels, the most frequent first
 _FAR = 65_600  # chosen: keys whose positions need 17 bits
-_MOST_PAGES = 65_537
+_MOST_PAGES = 65_537  # the last of them needs 17 bits
 _TOPK, _WIDTH = 4, 4  # chosen: small, so that a failure fits on a page
 _BESIDE = ("scale", "softcap", "sinks", "lse", "mask", "causal", "window")
 Make: TypeAlias = Callable[[Maker, str, int], "KernelSample | None"]

@@ -62,9 +62,12 @@ class ForwardErrors:
         turned = np.swapaxes(steps.k, -1, -2)
         size = scale * (np.abs(sample.q) @ np.abs(turned))
         lost = scale * self.lost_products(sample.q, turned) + 2 * m * max(scale, 1.0) * self.tiny
-        error = add(self.calculus.chain(m + 8) * (size + lost), lost)
+        roundings = m + 8
         if self.recipe is not None:  # scales of stored numbers: four roundings more, of numbers at most 5/4 as large
-            error = add(self.calculus.chain(m + 12) * (1.6 * size + lost), lost, scale * self.recipe.logits())
+            roundings, size = m + 12, 1.6 * size
+        error = add(self.calculus.chain(roundings) * (size + lost), lost)
+        if self.recipe is not None:
+            error = add(error, scale * self.recipe.logits())
         if sample.softcap is not None:
             capped = np.abs(steps.s) + self.biased
             error = add(steps.slope * error, self.exp * self.u * capped)
