@@ -7,7 +7,7 @@ stand once, in the stub `__init__.pyi` beside this file, which type checkers rea
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 
 def _homes(path: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ class InvalidInput(ValueError):
     """An argument, a file or a folder breaks a rule.
 
     The message states the rule, then the values that broke it. ``except InvalidInput`` catches every refusal of the
-    package. Until 0.3 what is refused by a public function is an `InvalidInstance`, from then on only X, W, M, mask,
+    package. Until 0.4 what is refused by a public function is an `InvalidInstance`, from then on only X, W, M, mask,
     lam and what is made of them.
 
     Examples

@@ -1,5 +1,6 @@
 """The examples do what they say."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,23 @@ def test_each_program_has_a_test():
 def test_the_wrong_kernel_is_named():
     result = run_kernel_audit(EXAMPLES / "off_by_one.py", quick=True, only="*:values:causal")
     assert [check.diagnosis for check in result.checks if check.status == "failed"] == [("causal-off-by-one",)]
+
+
+@pytest.mark.parametrize(("kernel", "code"), [("off_by_one.py", 1), ("absent.py", 2)])
+def test_the_action_ends_with_the_code_of_the_audit(kernel, code, tmp_path):
+    yaml = pytest.importorskip("yaml")
+    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    install, audit = action["runs"]["steps"]
+    assert "$GITHUB_ACTION_PATH" in install["run"]
+    given = {"target": EXAMPLES / kernel, "options": "--quick --only *:values:causal", "report": tmp_path / "audit.xml"}
+    assert given.keys() == action["inputs"].keys()
+    values = {name: str(given[place.split(".")[1].strip(" }")]) for name, place in audit["env"].items()}
+    command = tmp_path / "attnprune-verify"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m attnprune_verify "$@"\n', encoding="utf-8")
+    command.chmod(0o755)
+    environment = {**os.environ, **values, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-e", "-c", audit["run"]], env=environment, cwd=ROOT, capture_output=True)
+    assert (done.returncode, (tmp_path / "audit.xml").exists()) == (code, code == 1), done.stderr
 
 
 def test_the_tests_pass():
