@@ -36,7 +36,17 @@ def test_heat_maps_hold_the_matrices():
     rounded = shown["M rounded, rho = 0.25"]
     assert (rounded == binary_mask(M, 0.25)).all() and (rounded == 0).sum() == 4
     np.testing.assert_allclose(shown["F at the rounded mask"], attention(SMALL.X, rounded * SMALL.W))
-    assert all(panel.images[0].get_cmap().name == style.MAP for panel in figure.axes if panel.images)
+    signed = {
+        panel.get_title() for panel in figure.axes if panel.images and panel.images[0].get_cmap().name != style.MAP
+    }
+    assert signed == {"c = F(M) - F(1)", "M, before rounding"}
+    for panel in figure.axes:
+        if panel.get_title() in signed:
+            low, high = panel.images[0].get_clim()
+            assert (
+                -low == high == abs(shown[panel.get_title()]).max()
+                and panel.images[0].get_cmap().name == style.AROUND_0
+            )
 
 
 def test_the_map_of_the_heat_maps_rises_in_lightness():
@@ -45,6 +55,9 @@ def test_the_map_of_the_heat_maps_rises_in_lightness():
     red, green, blue, _ = mpl.colormaps[style.MAP](np.linspace(0, 1, 64)).T
     lightness = 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2
     assert (np.diff(lightness) > 0).all()
+    red, green, blue, _ = mpl.colormaps[style.AROUND_0](np.linspace(0, 1, 65)).T
+    lightness = 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2
+    assert (np.diff(lightness[:33]) > 0).all() and (np.diff(lightness[32:]) < 0).all()  # white is 0
 
 
 def test_series_differ_without_colour():

@@ -45,6 +45,7 @@ def draw_descent(found: Mapping[str, Descent]) -> Figure:
     3
     """
     figure = new_figure(13.5, 4.4)
+    figure.suptitle("The descent by reading of the algorithm")
     panels = figure.subplots(1, 3)
     for (name, result), style in zip(found.items(), SERIES * 4, strict=False):
         trace = result.trace
@@ -58,7 +59,7 @@ def draw_descent(found: Mapping[str, Descent]) -> Figure:
         panels, ("loss of the reading", "norm of its gradient", "share of M outside [0, 1]"), strict=True
     ):
         panel.set_xlabel("step of the descent")
-        panel.set_ylabel(title)
+        panel.set_title(title, fontsize=11)
         grid(panel)
     for panel in panels[:2]:
         if all((line.get_ydata() > 0).any() for line in panel.lines):

@@ -10,7 +10,7 @@ import numpy as np
 from attnprune_verify.algorithms.rounding import binary_mask
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.model.functions import attention
-from attnprune_verify.report.plots.style import heat, new_figure
+from attnprune_verify.report.plots.style import heat, heat_around_0, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,6 +58,8 @@ def draw_heatmaps(found: Matrices) -> Figure:
     ['F(1): attention, nothing pruned', 'F(M): attention, pruned', 'c = F(M) - F(1)']
     """
     figure = new_figure(13.5, 8.0)
+    (n, _), (d, _) = found.kept.shape, found.M.shape
+    figure.suptitle(f"Attention and mask before and after pruning: {n} positions, {d} features")
     panels = figure.subplots(2, 3).ravel()
     top = max(float(values.max()) for values in (found.kept, found.pruned, found.final))
     for panel, values, title in (
@@ -67,14 +69,15 @@ def draw_heatmaps(found: Matrices) -> Figure:
     ):
         heat(figure, panel, values, "attention weight", vmin=0.0, vmax=top)
         panel.set_title(title, fontsize=11)
-    heat(figure, panels[2], found.difference, "difference of attention weights")
+    heat_around_0(figure, panels[2], found.difference, "difference of attention weights")
     panels[2].set_title("c = F(M) - F(1)", fontsize=11)
     for panel in (*panels[:3], panels[5]):
         panel.set_xlabel("position attended to, j")
         panel.set_ylabel("position that attends, i")
-    heat(figure, panels[3], found.M, "entry of M")
+    heat_around_0(figure, panels[3], found.M, "entry of M")
     panels[3].set_title("M, before rounding", fontsize=11)
-    heat(figure, panels[4], found.rounded, "1 = kept, 0 = pruned", vmin=0.0, vmax=1.0)
+    image = heat(figure, panels[4], found.rounded, "", vmin=0.0, vmax=1.0)
+    image.colorbar.set_ticks([0, 1], labels=["pruned", "kept"])
     panels[4].set_title(f"M rounded, rho = {found.rho:g}", fontsize=11)
     for panel in panels[3:5]:
         panel.set_xlabel("feature of the key")

@@ -109,9 +109,9 @@ def draw_heads(rows: Sequence[dict[str, Any]], rho: float | None = None, methods
         raise InvalidInput(f"rho and methods must have been measured; rho: {known}, got {rho}; not there: {missing}")
     tables = {name: head_errors(rows, name, float(rho or 0)) for name in names}
     values = np.concatenate([table[np.isfinite(table) & (table > 0)] for table in tables.values()])
-    norm = LogNorm(
-        float(values.min(initial=1.0)), max(float(values.max(initial=1e-12)), 1.0001 * values.min(initial=1.0))
-    )
+    # A head whose attention hardly depends on the text would take the colours from all others.
+    low = float(np.quantile(values, 0.05)) if values.size else 1e-12
+    norm = LogNorm(low, max(float(values.max(initial=1e-12)), 1.0001 * low))
     columns = min(3, len(names))
     lines = -(-len(names) // columns)
     figure = new_figure(1.6 + 3.9 * columns, 1.0 + 2.4 * lines)
@@ -126,7 +126,8 @@ def draw_heads(rows: Sequence[dict[str, Any]], rho: float | None = None, methods
         panel.set_visible(False)
     figure.supxlabel("head", fontsize=10)
     figure.supylabel("layer", fontsize=10)
-    figure.colorbar(image, ax=list(panels), label=f"relative attention error on unseen text, rho = {rho:g}")
+    figure.suptitle(f"Attention error on unseen text at rho = {rho:g}", fontsize=11)
+    figure.colorbar(image, ax=list(panels), label="relative error", extend="min" if (values < low).any() else "neither")
     return figure
 
 

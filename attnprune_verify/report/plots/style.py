@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["MAP", "SERIES", "grid", "heat", "new_figure"]
+__all__ = ["AROUND_0", "MAP", "SERIES", "grid", "heat", "heat_around_0", "new_figure"]
 
 SERIES: tuple[dict[str, Any], ...] = (
     {"color": "#0072B2", "marker": "o", "linestyle": "-"},
@@ -25,6 +25,7 @@ SERIES: tuple[dict[str, Any], ...] = (
 """Okabe and Ito's palette without its yellow; what colour says, marker and dashes say as well."""
 
 MAP = "cividis"
+AROUND_0 = "RdBu"  # white is 0; lightness says how far, colour to which side
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -43,6 +44,16 @@ def grid(axes: Axes) -> None:
 
 def heat(figure: Figure, axes: Axes, values: Any, label: str, **options: Any) -> Any:
     """A heat map with its colour bar; rows from top to bottom, as a matrix is printed."""
-    image = axes.imshow(values, cmap=MAP, aspect="equal", interpolation="nearest", **options)
+    from matplotlib.ticker import MaxNLocator
+
+    image = axes.imshow(values, aspect="equal", interpolation="nearest", **{"cmap": MAP, **options})
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(integer=True))
     figure.colorbar(image, ax=axes, shrink=0.8, label=label)
     return image
+
+
+def heat_around_0(figure: Figure, axes: Axes, values: Any, label: str) -> Any:
+    """A heat map of signed numbers: 0 is white, and equal sizes are equally light."""
+    largest = float(abs(values).max()) or 1.0
+    return heat(figure, axes, values, label, cmap=AROUND_0, vmin=-largest, vmax=largest)
