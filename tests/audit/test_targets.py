@@ -169,6 +169,26 @@ class Layer:
 """
 
 
+AUTOGRAD = """
+import torch
+
+def attend(q, k, v):
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+
+class Mine(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, k, v):
+        ctx.save_for_backward(q, k, v)
+        return attend(q, k, v)
+
+    @staticmethod
+    def backward(ctx, do):
+        with torch.enable_grad():
+            inputs = [x.detach().requires_grad_() for x in ctx.saved_tensors]
+            return torch.autograd.grad(attend(*inputs), inputs, do)
+"""
+
+
 @pytest.mark.parametrize(("name", "called"), [("mine", "mine"), ("Layer", "Layer()")])
 def test_a_callable_is_the_kernel_whatever_its_name(tmp_path, monkeypatch, name, called):
     (tmp_path / "named.py").write_text(NAMED, encoding="utf-8")
@@ -177,6 +197,31 @@ def test_a_callable_is_the_kernel_whatever_its_name(tmp_path, monkeypatch, name,
     assert result.outcome == "passed"
     with KernelAuditor(f"named.py:{name}") as auditor:
         assert import_lines(auditor.subject, "attention")[-1] == f"attention = {called}"
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("named.py:Sized", r"the class Sized needs arguments .*: name an instance, x = Sized"),
+        ("named.py:mien", "named has no mien; did you mean mine"),
+        ("named.py::mine", "write named.py:mine"),
+    ],
+)
+def test_what_names_no_kernel_is_answered_with_the_next_step(tmp_path, monkeypatch, target, said):
+    sized = "class Sized(Layer):\n    def __init__(self, heads):\n        pass\n"
+    (tmp_path / "named.py").write_text(NAMED + sized, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInstance, match=said):
+        run_kernel_audit(target, quick=True)
+
+
+def test_a_function_of_autograd_is_a_kernel(tmp_path):
+    pytest.importorskip("torch")
+    (tmp_path / "mine.py").write_text(AUTOGRAD, encoding="utf-8")
+    result = run_kernel_audit(f"{tmp_path / 'mine.py'}:Mine", quick=True, only=("*:values:plain",))
+    assert {record.id for record in result.checks if record.status == "passed"} == {
+        "attention:values:plain", "attention_backward:values:plain"
+    }  # fmt: skip
 
 
 def test_a_module_without_the_names_lists_what_it_has(tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ import time
 import traceback
 import types
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -37,8 +38,12 @@ class Functions:
 
     def __init__(self, holder: Any, names: list[str], alias: str = "", itself: str = "") -> None:
         given = holder
-        if isinstance(holder, type):
-            holder = _instance(holder)
+        self._needs = ""  # why a class that is asked for is not made without arguments
+        if isinstance(holder, type) and not _by_apply(holder):
+            try:
+                holder = holder()
+            except Exception as error:  # its static methods may be meant
+                self._needs = line_of(error)
         self.holder = holder
         self.made = holder is not given
         self.way = "item" if isinstance(holder, dict) else "attribute"
@@ -59,12 +64,15 @@ class Functions:
                 self.broken[name] = f"{name} is not callable but {type(found).__name__}"
         if not self.found and not self.broken and callable(holder):
             known = next((name for name in (alias, getattr(holder, "__name__", "")) if name in names), itself)
-            if known:
+            if known and not self._needs:
                 self.found[known] = holder
                 self.way = "itself"
 
     def bridge(self, through: list[str], needed_by: list[str]) -> None:
         """Wrap the functions by `bridged(functions, holder, *settings)` of the module `through[0]`."""
+        if self._needs and not self.found:
+            name = self.holder.__name__
+            raise ValueError(f"the class {name} needs arguments ({self._needs}): name an instance, x = {name}(...)")
         if through and (not needed_by or any(name in self.found for name in needed_by)):
             module, *settings = through
             self.found = importlib.import_module(module).bridged(self.found, self.holder, *settings)
@@ -125,10 +133,17 @@ def load(kind: str, place: str, adapter: str) -> tuple[Any, Any, str]:
     module = _import_file(location) if kind == "file" else importlib.import_module(location)
     holder: Any = module
     for part in attribute.split(".") if attribute else []:
+        if holder is module and not hasattr(module, part) and (near := get_close_matches(part, _names_in(module))):
+            raise AttributeError(f"{module.__name__} has no {part}; did you mean {near[0]}?")
         holder = getattr(holder, part)
     if adapter:
         holder = getattr(importlib.import_module("attnprune_verify.audit.adapters"), adapter)(holder)
     return module, holder, attribute.rpartition(".")[2]
+
+
+def _by_apply(kind: type) -> bool:
+    """True of a torch.autograd.Function, which is never made."""
+    return any(base.__module__ == "torch.autograd.function" for base in kind.__mro__)
 
 
 def version_of(module: Any) -> str | None:
@@ -138,14 +153,6 @@ def version_of(module: Any) -> str | None:
     top = importlib.import_module(module.__name__.partition(".")[0]) if module.__spec__ else module
     version = getattr(module, "__version__", None) or getattr(top, "__version__", None)
     return version if isinstance(version, str) else None
-
-
-def _instance(kind: type) -> Any:
-    """An instance, if the class makes one without arguments; else the class itself, for its static methods."""
-    try:
-        return kind()
-    except Exception:
-        return kind
 
 
 def _split_file(place: str) -> tuple[str, str, str]:

@@ -101,6 +101,8 @@ def parse_target(spec: str) -> Target:
             beside = [str(one) for one in file.parent.glob("*.py")] if file.parent.is_dir() else []
             raise InvalidInstance(f"{rule}; there is no file {path!r}{nearest(path, beside)}")
         return Target(text, "file", f"{file.resolve()}{':' + attribute if attribute else ''}")
+    if "::" in text:  # as pytest writes it
+        raise InvalidInstance(f"{rule}; got {text!r}: write {text.replace('::', ':')}")
     module, colon, attribute = text.partition(":")
     if not _DOTTED.fullmatch(module) or (colon and not _DOTTED.fullmatch(attribute)) or Path(text).is_file():
         raise InvalidInstance(f"{rule}; got {text!r}")
