@@ -118,7 +118,7 @@ _TABLE: dict[str, tuple[str, ...]] = {
     "mask-leaks": ("flk", "forbidden positions get weight", "logit"),
     "mask-finite": ("k", "forbidden logits get a finite value that large logits fall below", "logit"),
     "mask-strict": ("fl", "the diagonal is forbidden too"),
-    "mask-always-causal": ("fl", "a causal mask is used whatever mask was given"),
+    "mask-always-causal": ("flk", "a causal mask is used whatever mask was given"),
     "mask-transposed": ("fl", "the mask is used transposed"),
     "mask-inverted": ("flk", "allowed and forbidden are exchanged in the mask"),
     "mask-broadcast": ("flk", "the mask is broadcast along another axis than it has"),

@@ -17,7 +17,7 @@ from attnprune_verify.audit.kernel.counterexample import counterexample
 from attnprune_verify.audit.kernel.coverage import coverage
 from attnprune_verify.audit.kernel.merges.check import WrongMerge
 from attnprune_verify.audit.kernel.merges.checks import merge_checks, merge_named
-from attnprune_verify.audit.kernel.names.conventions_diagnosis import by_convention, by_part
+from attnprune_verify.audit.kernel.names.conventions_diagnosis import by_convention, by_order, by_part
 from attnprune_verify.audit.kernel.names.cross_talk import by_heads
 from attnprune_verify.audit.kernel.names.naming import KernelNamer
 from attnprune_verify.audit.kernel.names.shrink import failure, smallest_failing, without
@@ -84,6 +84,7 @@ class KernelAuditor(Examiner):
         self.subject = self.opened()
         self._namer: KernelNamer | None = None
         self._shrunk: dict[str, int] = {}
+        self._ordered: dict[str, Diagnosis | None] = {}
         self._behaviour: dict[str, str] = {}
         self._failing: list[tuple[Check, KernelSample]] = []
         self._wrong_merges: dict[str, list[WrongMerge]] = {}
@@ -207,9 +208,10 @@ class KernelAuditor(Examiner):
         function, left = check.function, sorted(finding.samples, key=_plainest)
         first, said = left[0], finding.reason
         if not self._looked_for(function):
-            general = None if self._namer is None else self._namer.everywhere(function)  # found behind the first one
+            general = self._ordered.get(function)  # found behind the first one
+            general = general or (None if self._namer is None else self._namer.everywhere(function))
             return general or Diagnosis((), _NOT_LOOKED_FOR), first, said
-        meant = by_convention(self.context, function, finding.samples)
+        meant = self._by_order(function, finding.samples) or by_convention(self.context, function, finding.samples)
         if meant is not None:
             small, why = self._smallest(function, first) or (first, "")
             return meant, small, f"{said}. Smallest: {why}, on {small.describe()}" if why else said
@@ -232,6 +234,14 @@ class KernelAuditor(Examiner):
         ids = tuple(id for id in ids if id != "unknown") or ids
         return Diagnosis(ids, "; ".join(dict.fromkeys(one.words for one in found))), first, said
 
+    def _by_order(self, function: str, samples: tuple[KernelSample, ...]) -> Diagnosis | None:
+        """The order of axes that is meant: looked for at a function's first failure, and where it was found."""
+        if function in self._ordered and self._ordered[function] is None:
+            return None
+        found = by_order(self.context, function, samples, function in self._ordered)
+        self._ordered.setdefault(function, found)
+        return found
+
     def _looked_for(self, function: str) -> bool:
         """Report whether the options allow a search for the name of one more failure of a function."""
         first = function not in self._shrunk
@@ -247,6 +257,8 @@ class KernelAuditor(Examiner):
         behaviour = self._behaviour.get(function)
         if behaviour in ("wrong-shape", "nondeterministic", "cached"):
             return Diagnosis((behaviour,), SENTENCES[behaviour])
+        if (meant := self._by_order(function, samples)) is not None:
+            return meant
         try:
             self._namer = self._namer or KernelNamer(self.context)
             if small is not None and small.extended and self._namer.everywhere(function) is None:

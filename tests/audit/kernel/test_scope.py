@@ -227,6 +227,26 @@ def test_the_order_of_axes_that_a_kernel_takes_is_to_be_declared():
         assert auditor.coverage == auditor.coverage  # trying an order judges nothing
 
 
+def test_a_kernel_with_another_order_of_axes_is_answered_with_the_declaration():
+    def heads_third(q, k, v, causal=False):
+        q, k, v = (x.swapaxes(1, 2) for x in (q, k, v))
+        return (weights(q, k, causal, None) @ v).swapaxes(1, 2)
+
+    only = ("attention:values:plain", "attention:values:causal", "attention:permuted", "attention:values:smallest")
+    verdict = apv.check_attention(heads_third, only=only, names="all")
+    failed = [record for record in verdict.checks if record.status == "failed"]
+    assert len(failed) == 4 and {record.diagnosis for record in failed} == {("convention",)}
+    assert all("declare LAYOUT = 'bnhm'" in record.words for record in failed)
+    assert apv.check_attention(heads_third, only=only, layout="bnhm").outcome == "passed"
+
+
+def test_a_flag_that_changes_nothing_is_named_by_what_it_always_does():
+    def always(q, k, v, causal=True):
+        return weights(q, k, True, None) @ v
+
+    assert apv.check_attention(always, only=FEW).diagnosis == {"attention": ("mask-always-causal",)}
+
+
 @pytest.mark.parametrize("layout", ["bnhm", "hnm", "nhm", "nm"])
 def test_the_axes_of_a_declared_layout(layout):
     missing = 4 - len(layout)

@@ -13,7 +13,7 @@ from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, Kern
 from attnprune_verify.audit.kernel.problem.scope import ANY_SIZE, AXES, Extent, KernelScope, described
 from attnprune_verify.audit.kernel.process.bridge import ORDERS
 from attnprune_verify.audit.kernel.process.context import KernelContext, overflows
-from attnprune_verify.audit.kernel.process.facts import CallFacts, Refused
+from attnprune_verify.audit.kernel.process.facts import Refused
 from attnprune_verify.audit.kernel.process.shapes import misshapen
 from attnprune_verify.audit.kernel.truth.judge import judge
 from attnprune_verify.audit.subject.answers import NoAnswer
@@ -111,25 +111,16 @@ def _always_causal(context: KernelContext) -> bool:
 
 
 def _order_taken(context: KernelContext) -> str | None:
-    """Return the first other order of axes, of those without an axis or with heads last, in which a call is right.
-
-    Its calls judge nothing: what they find is forgotten.
-    """
-    facts = context.functions.get(FORWARD)
-    if facts is None or facts.given_up:
+    """Return the first other order of axes, of those without an axis or with heads last, in which a call is right."""
+    if FORWARD not in context.functions or context.functions[FORWARD].given_up:
         return None
-    sample, context.functions[FORWARD] = _sized(context, *LADDER[0]), CallFacts()
-    try:
-        for order in map(str, reversed(ORDERS[1:])):
-            try:
-                reply = context.ask(FORWARD, sample, probing=True, order=order)
-            except NoAnswer:
-                continue
-            if misshapen(FORWARD, sample, reply) is None and judge(FORWARD, sample, reply.parts).status == "passed":
+    sample = _sized(context, *LADDER[0])
+    for order in map(str, reversed(ORDERS[1:])):
+        reply = context.in_order(order, FORWARD, sample)
+        if reply is not None and misshapen(FORWARD, sample, reply) is None:
+            if judge(FORWARD, sample, reply.parts).status == "passed":
                 return order
-        return None
-    finally:
-        context.functions[FORWARD] = facts
+    return None
 
 
 def to_declare(context: KernelContext) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import numpy as np
 from attnprune_verify.audit.kernel.names.shrink import without
 from attnprune_verify.audit.kernel.problem.features import FEATURES
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, parts_of
+from attnprune_verify.audit.kernel.process.bridge import ORDERS
 from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.kernel.process.facts import Reply
 from attnprune_verify.audit.kernel.process.shapes import misshapen
@@ -23,8 +24,9 @@ from attnprune_verify.audit.mistakes import SENTENCES
 from attnprune_verify.audit.record import Diagnosis
 from attnprune_verify.audit.subject.answers import NoAnswer
 
-__all__ = ["by_convention", "by_part"]
+__all__ = ["by_convention", "by_order", "by_part"]
 
+_FEW_IN_ORDER = 2  # chosen: that an order of axes has to make right
 _FEW = 6  # chosen: failing samples that a declaration has to make right, plainest first
 _BESIDE = {"causal_alignment": (), "window_inclusive": ("window-off-by-one",), "lse_base": ("lse-base",),
            "order": ("score-order",), "groups": ("heads-swapped",), "empty_lse": ("empty-row",)}  # fmt: skip
@@ -69,6 +71,28 @@ def by_convention(context: KernelContext, function: str, samples: tuple[KernelSa
         said = "rows with nothing allowed are not 0 (log sum exp -inf); declare empty_rows='undefined' if that is meant"
         return Diagnosis(("empty-row", "convention"), f"{said}{_nan_in(known)}")
     return None
+
+
+def by_order(context: KernelContext, function: str, samples: tuple[KernelSample, ...], known: bool) -> Diagnosis | None:
+    """The other order of as many axes in which the plainest failing answers are right; if it is known, or refused."""
+    unpacked = [sample for sample in samples if sample.ends is None]
+    plainest = sorted(unpacked, key=lambda sample: (len(sample.features), sample.work))[:_FEW_IN_ORDER]
+    declared = context.declared.layout
+    for order in ORDERS:
+        if len(order) == len(declared) and order != declared:
+            found = [_right_in(order, context, function, sample) for sample in plainest]
+            if found and False not in found and (known or True in found):
+                said = f"right where the axes are {order}; declare LAYOUT = {order!r} if that is meant"
+                return Diagnosis(("convention",), said)
+    return None
+
+
+def _right_in(order: str, context: KernelContext, function: str, sample: KernelSample) -> bool | None:
+    """Return True where the answer is right with the axes in another order, None where there is none."""
+    reply = context.in_order(order, function, sample)
+    if reply is None or misshapen(function, sample, reply) is not None:
+        return None
+    return judge(function, sample, reply.parts).status != "failed"
 
 
 def by_part(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:

@@ -284,6 +284,7 @@ def _masks() -> Iterator[WrongForward]:
     yield WrongForward("mask-ignored", "causal is ignored", allowed=only(causal=False))
     yield WrongForward("mask-ignored", "the mask is ignored", allowed=only(mask=None))
     yield WrongForward("modifier-ignored", "the window is ignored", allowed=only(window=None))
+    yield WrongForward("mask-always-causal", "it is causal whatever is asked", allowed=_always_causal)
     yield WrongForward("mask-inverted", "True means forbidden", allowed=_inverted)
     yield WrongForward("mask-inverted", "causal is read the wrong way round", allowed=_anticausal)
     yield WrongForward("causal-off-by-one", "query i sees key i + 1", allowed=lambda sample: _shifted(sample, 1))
@@ -306,6 +307,10 @@ def _masks() -> Iterator[WrongForward]:
 
 def _inverted(sample: KernelSample) -> Mask:
     return sample.allowed if sample.mask is None else sample.changed(mask=~sample.mask).allowed
+
+
+def _always_causal(sample: KernelSample) -> Mask:
+    return np.asarray(sample.allowed & np.tri(sample.allowed.shape[-2], sample.allowed.shape[-1], dtype=bool))
 
 
 def _anticausal(sample: KernelSample) -> Mask:

@@ -150,6 +150,16 @@ class KernelContext:
         """Return True where the function names the parameter, or the target declares it."""
         return parameter in (*_names(self.subject.functions.get(function)), *self.declared.capabilities)
 
+    def in_order(self, order: str, function: str, sample: KernelSample) -> Reply | None:
+        """The reply to a call with the axes in another order; it judges nothing, and what it shows is forgotten."""
+        facts, self.functions[function] = self.functions[function], CallFacts()
+        try:
+            return self.ask(function, sample, probing=True, order=order)
+        except NoAnswer:
+            return None
+        finally:
+            self.functions[function] = facts
+
     def ask(
         self,
         function: str,

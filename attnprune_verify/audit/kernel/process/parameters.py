@@ -93,8 +93,8 @@ class Parameters:
         unfilled = [name for name in foreign if named[name].default is _Parameter.empty]
         if unfilled:
             raise InvalidInstance(
-                "every parameter beyond the arrays must have a default or be a keyword of the contract, or an alias "
-                f"such as is_causal; got {', '.join(unfilled)}: give it a default, or a name of {', '.join(KEYWORDS)}"
+                "every parameter beyond the arrays must have a default, or be a keyword of the contract as "
+                f"causal is; got {', '.join(unfilled)}: wrap the kernel, def attention(q, k, v, *, causal=False): ..."
             )
         defaults = {name: named[own].default for name, own in meant.items()}
         always = [name for name, value in defaults.items() if value is _Parameter.empty]
