@@ -89,7 +89,7 @@ _TABLE: dict[str, tuple[str, ...]] = {
     "logits-clipped": ("f", "logits are cut off at a number", "number"),
     "weight-transposed": ("f", "the logits are X W^T X^T"),
     "tokens-changed": ("fl", "tokens, queries or keys are centred, normalised or otherwise changed before use"),
-    "features-dropped": ("k", "only the first features of queries and keys are read"),
+    "features-dropped": ("k", "only the first features of queries, keys or values are read"),
     "score-order": ("lk", "scale, cap, slopes, biases or masks are applied in another order"),
     "bias-ignored": ("l", "a bias is not added as given"),
     "bias-wrong": ("k", "the bias is left out, or added in another way"),

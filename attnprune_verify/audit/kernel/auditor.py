@@ -264,6 +264,7 @@ class KernelAuditor(Examiner):
             if small is not None and small.extended and self._namer.everywhere(function) is None:
                 part = self._namer.roughly(function, samples)
                 part = part or by_heads(self.context, function, min(samples, key=_plainest))
+                part = part or (self._namer.of_numbers(samples) if function == bridge.FORWARD else None)
                 part = part or by_part(self.context, function, small)
                 if part is not None:
                     return part

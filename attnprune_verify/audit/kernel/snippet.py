@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from attnprune_verify.audit.kernel.problem.integers import PagedSample
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, KernelSample, parts_of
+from attnprune_verify.audit.kernel.process.bridge import as_sequences
 from attnprune_verify.audit.kernel.process.context import KernelContext, poisoned
 from attnprune_verify.audit.kernel.process.parameters import Parameters
 from attnprune_verify.audit.kernel.truth.bounds import attention_errors
@@ -47,12 +48,15 @@ def as_code(function: str, sample: KernelSample, context: KernelContext) -> str 
         lines += [f"{name} = {_made(context, _numbers(a), sample.precision.name)}" for name, a in arrays.items()]
     if sample.layout != "plain" and context.declared.framework != "jax":
         lines += _laid_out(context.declared.framework, sample.layout, tuple(arrays))
-    if sample.ends is None and context.declared.layout in _AXES:
+    axes = _axes(context, sample)
+    if axes:
         in_pages = ("k", "v") if isinstance(sample, PagedSample) else ()  # which have one order of axes
         listed = ", ".join(name for name in arrays if name not in in_pages) + "," * bool(in_pages)
-        lines.append(f"{listed} = ({_AXES[context.declared.layout][0]} for x in ({listed}))")
+        lines.append(f"{listed} = ({axes[0]} for x in ({listed}))")
     keywords, mine = [], context.declared.parameters.get(function if own else FORWARD, _AS_CONTRACT)
     passed: Plain = context.keywords(function, sample)
+    if sample.ends is None and context.declared.sequences_alone:
+        passed = as_sequences(passed, sample.q, sample.k)
     standing = {"scale": sample.factor, "causal": False}
     passed |= {name: standing.get(name) for name in mine.always if name not in passed}
     for name, value in passed.items():
@@ -68,11 +72,19 @@ def as_code(function: str, sample: KernelSample, context: KernelContext) -> str 
         else:
             keywords.append(f"{spelled}={_keyword(context, value, sample)}")
     lines += _call(function, own, context.declared.framework, keywords, sample)
-    if sample.ends is None and context.declared.layout in _AXES:
+    if axes:
         turned = [name for name in parts_of(function, sample) if name in ("o", "dq", "dk", "dv")]
         listed = ", ".join(turned) + "," * (len(turned) == 1)
-        lines.append(f"{listed} = ({_AXES[context.declared.layout][1]} for x in ({listed}))")
+        lines.append(f"{listed} = ({axes[1]} for x in ({listed}))")
     return "\n".join([*lines, *_beside(function, sample, context)]) + "\n"
+
+
+def _axes(context: KernelContext, sample: KernelSample) -> tuple[str, str] | None:
+    """Code that turns the contract's axes into the kernel's, and back; None where they are the same."""
+    if sample.ends is None and context.declared.sequences_alone:
+        back = f"x.reshape({len(sample.q)}, -1, *x.shape[1:]).swapaxes(1, 2)"
+        return "x.swapaxes(1, 2).reshape(-1, *x.shape[1::2])", back
+    return _AXES.get(context.declared.layout) if sample.ends is None else None
 
 
 def _by_formula(context: KernelContext, sample: KernelSample, names: tuple[str, ...]) -> list[str]:

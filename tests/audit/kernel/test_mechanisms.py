@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import attnprune_verify as apv
 from attnprune_verify.audit.kernel.auditor import KernelAuditor
 from attnprune_verify.audit.kernel.names import cross_talk
 from attnprune_verify.audit.kernel.names.candidates import KernelObservation, candidates
@@ -51,7 +52,12 @@ PROGRAMS = {
     "features-dropped": ("there", "o[..., 3] = 0", PLAIN),
     "strides-ignored": ("here", "k = k if k.flags.c_contiguous else k[:, ::-1]", PLAIN.changed(layout="heads last")),
     "heads-mixed": ("there", "o = o * (1 if len(q) == 1 else 2)", PLAIN),
+    "heads-mixed: by what the first head has": (
+        "there", "w = np.tanh(s[:, :1, :, :1] - s[..., :1]) ** 2; o = (1 - w) * o + w * v[:, :, :1]",
+        MAKER.make("heads", 5, 4, heads=3)),
     "heads-swapped": ("here", "v = v[:, [0, 1, 0]]", MAKER.make("heads", 5, 4, heads=3)),
+    "heads-swapped: of one query": ("here", "k, v = (x[:, [0, 1, 0]] for x in (k, v))",
+                                    MAKER.make("one query", 1, 5, heads=3, batch=2)),
     "tile-tail": ("there", "o = o * (2 if length == 33 else 1)", LONG),
     "not-normalised": ("there", "o = o * 2", PLAIN),
     "unstable-exp": ("there", "o = o + ((v < 0).any() and np.abs(s[np.isfinite(s)]).max() > 50)",
@@ -112,3 +118,86 @@ def test_one_factor_of_a_head_is_no_mix_of_heads():
 def test_what_is_no_number_is_of_no_head(tmp_path):
     with opened(tmp_path, "there", "o = o * np.nan") as auditor:
         assert cross_talk.other_heads(auditor.context, FORWARD, MAKER.make("heads", 5, 4, heads=3)) is None
+
+
+def softmax(s):
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def test_masks_of_numbers_have_the_names_of_masks():
+    """Of a mask that is padded with 0, the keys that fill up the last tile count."""
+
+    def attention(q, k, v, *, mask=None):
+        s = q @ k.swapaxes(-1, -2) * q.dtype.type(q.shape[3] ** -0.5)
+        if mask is None or mask.dtype == bool:
+            return softmax(s if mask is None else np.where(mask, s, -np.inf)) @ v
+        padded = np.pad(s + mask, [(0, 0)] * 3 + [(0, -s.shape[3] % 32)])
+        return softmax(padded)[..., : s.shape[3]] @ v
+
+    wrong = apv.check_attention(attention, capabilities=("float_mask",), only="attention:values:float-masks")
+    assert wrong.outcome == "failed" and wrong.checks[0].diagnosis == ("padding-counted",), wrong
+
+
+def test_features_that_the_gradient_of_the_weights_leaves_out_are_named():
+    """dP of tiles as wide as queries, where values are wider."""
+
+    def attention(q, k, v):
+        return softmax(q @ k.swapaxes(-1, -2) * q.dtype.type(q.shape[3] ** -0.5)) @ v
+
+    def attention_backward(q, k, v, do):
+        m, scale = q.shape[3], q.dtype.type(q.shape[3] ** -0.5)
+        p = softmax(q @ k.swapaxes(-1, -2) * scale)
+        dp = do[..., :m] @ v[..., :m].swapaxes(-1, -2)
+        ds = p * (dp - (do * (p @ v)).sum(-1, keepdims=True)) * scale
+        return ds @ k, ds.swapaxes(-1, -2) @ q, p.swapaxes(-1, -2) @ do
+
+    wrong = apv.check_attention(attention, backward=attention_backward, only="*_backward:values:value-size")
+    assert wrong.outcome == "failed" and wrong.checks[0].diagnosis == ("features-dropped",), wrong
+
+
+def half(array):
+    return array.astype(np.float16).astype(np.float32)
+
+
+def test_an_output_that_is_added_up_in_sixteen_bits_is_of_low_precision():
+    """Each tile of 32 keys rounds the output so far: off by a few roundings, which is no wrong row sum."""
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+
+    def attention(q, k, v):
+        q, k, v = (x.astype(np.float32) for x in (q, k, v))
+        s, o, top, total = q @ k.swapaxes(-1, -2) * np.float32(q.shape[3] ** -0.5), 0.0, -np.inf, 0.0
+        for j in range(0, k.shape[2], 32):
+            new = np.maximum(top, s[..., j : j + 32].max(-1, keepdims=True))
+            e, fade = np.exp(s[..., j : j + 32] - new), np.exp(top - new)
+            o = (o * fade).astype(bfloat16).astype(np.float32) + e.astype(bfloat16).astype(np.float32) @ v[
+                :, :, j : j + 32
+            ]
+            top, total = new, total * fade + e.sum(-1, keepdims=True)
+        return (o / total).astype(bfloat16)
+
+    wrong = apv.check_attention(attention, dtype="bfloat16", only=("attention:values:plain", "attention:values:larger"))
+    assert {id for one in wrong.checks if one.status == "failed" for id in one.diagnosis} == {"low-precision"}, wrong
+
+
+def test_a_log_sum_that_is_kept_in_sixteen_bits_is_of_low_precision():
+    def weights(q, k, kept):
+        s = q.astype(np.float32) @ k.astype(np.float32).swapaxes(-1, -2) * np.float32(q.shape[3] ** -0.5)
+        top = s.max(-1, keepdims=True)
+        lse = top + np.log(np.exp(s - top).sum(-1, keepdims=True))
+        return np.exp(s - (half(lse) if kept else lse))
+
+    def attention(q, k, v):
+        return (half(weights(q, k, False)) @ v.astype(np.float32)).astype(np.float16)
+
+    def attention_backward(q, k, v, do):
+        p, (q, k, v, do) = weights(q, k, True), (x.astype(np.float32) for x in (q, k, v, do))
+        mean = (do * (softmax(q @ k.swapaxes(-1, -2) * np.float32(q.shape[3] ** -0.5)) @ v)).sum(-1, keepdims=True)
+        ds = p * (do @ v.swapaxes(-1, -2) - mean) * np.float32(q.shape[3] ** -0.5)
+        parts = ds @ k, ds.swapaxes(-1, -2) @ q, half(p).swapaxes(-1, -2) @ do
+        return tuple(x.astype(np.float16) for x in parts)
+
+    wrong = apv.check_attention(
+        attention, backward=attention_backward, dtype="float16", only="*_backward:values:close-to-40"
+    )
+    assert wrong.outcome == "failed" and wrong.checks[0].diagnosis == ("low-precision",), wrong

@@ -417,3 +417,68 @@ def test_a_window_of_two_sides_without_a_limit_on_the_right(no_limit, wrong):
         windowed, only=("attention:values:window", "attention:values:causal"), dtype="float64"
     )
     assert verdict.outcome == ("failed" if wrong and no_limit else "passed"), verdict
+
+
+SEQUENCES = """
+import numpy as np
+
+def parts(q, k, v, cu_seqlens_q, cu_seqlens_k, causal):
+    for a, b, c, d in zip(cu_seqlens_q, cu_seqlens_q[1:], cu_seqlens_k, cu_seqlens_k[1:]):
+        group = q.shape[1] // k.shape[1]
+        q1, k1, v1 = q[a:b].swapaxes(0, 1), *(np.repeat(x[c:d].swapaxes(0, 1), group, 0) for x in (k, v))
+        s = q1 @ k1.swapaxes(1, 2) * q.dtype.type(q.shape[2] ** -0.5)
+        s = np.where(np.tri(b - a, d - c, 0, dtype=bool), s, -np.inf) if causal else s
+        top = s.max(-1, keepdims=True, initial=-np.inf)
+        e = np.exp(s - np.where(top > -np.inf, top, 0))
+        total = e.sum(-1, keepdims=True)
+        p = e / np.where(total > 0, total, 1)
+        lse = np.where(total > 0, top + np.log(np.where(total > 0, total, 1)), -np.inf)[..., 0]
+        yield slice(a, b), slice(c, d), q1, k1, v1, p, lse
+
+def attention(q, k, v, cu_seqlens_q, cu_seqlens_k, causal=False, return_lse=False):
+    o, lse = np.zeros((*q.shape[:2], v.shape[2]), q.dtype), np.zeros((q.shape[1], len(q)), q.dtype)
+    for rows, _, _, _, v1, p, log in parts(q, k, v, cu_seqlens_q, cu_seqlens_k, causal):
+        o[rows], lse[:, rows] = (p @ v1).swapaxes(0, 1), log
+    return (o, lse) if return_lse else o
+
+def attention_backward(q, k, v, do, cu_seqlens_q, cu_seqlens_k, causal=False, dlse=None):
+    dq, dk, dv = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
+    for rows, keys, q1, k1, v1, p, _ in parts(q, k, v, cu_seqlens_q, cu_seqlens_k, causal):
+        do1 = do[rows].swapaxes(0, 1)
+        dp = do1 @ v1.swapaxes(1, 2)
+        mean = (p * dp).sum(-1, keepdims=True) - (0 if dlse is None else dlse[:, rows, None])
+        ds = p * (dp - mean) * q.dtype.type(q.shape[2] ** -0.5)
+        dq[rows] = (ds @ k1).swapaxes(0, 1)
+        for to, x in ((dk, ds.swapaxes(1, 2) @ q1), (dv, p.swapaxes(1, 2) @ do1)):
+            to[keys] = x.reshape(k.shape[1], q.shape[1] // k.shape[1], *x.shape[1:]).sum(1).swapaxes(0, 1)
+    return dq, dk, dv
+"""
+"""A kernel that takes packed sequences only: cu_seqlens_q and cu_seqlens_k have no default."""
+PACKED = ("*:values:plain", "*:values:grouped-heads", "*:values:causal", "*:values:packed*", "*:values:log-sum-exp*")
+
+
+def of_sequences(folder, source=SEQUENCES):
+    (folder / "sequences.py").write_text(source, encoding="utf-8")
+    return str(folder / "sequences.py")
+
+
+def test_a_kernel_of_packed_sequences_alone_is_judged_as_others_are(tmp_path):
+    right = apv.run_kernel_audit(of_sequences(tmp_path), only=PACKED, names="never")
+    assert right.outcome == "passed" and right.counts()["passed"] == 14, right
+    assert {"grouped heads", "packed", "dlse", "backward"} <= set(right.coverage.judged)
+
+
+def test_a_wrong_kernel_of_packed_sequences_alone_fails_by_name(tmp_path):
+    path = of_sequences(tmp_path, SEQUENCES.replace("d - c, 0, dtype", "d - c, -1, dtype"))
+    wrong = apv.run_kernel_audit(path, only="attention:values:causal", confine="off")
+    assert wrong.outcome == "failed" and wrong.checks[0].diagnosis == ("causal-off-by-one",), wrong
+    snippet = wrong.checks[0].snippet
+    assert "cu_seqlens_q=np.array([0, " in snippet
+    printed = subprocess.run([sys.executable, "-c", snippet], capture_output=True, text=True, check=True).stdout
+    assert "returned" in printed and "expected" in printed
+
+
+def test_wrong_offsets_of_packed_sequences_alone_have_one_name(tmp_path):
+    path = of_sequences(tmp_path, SEQUENCES.replace("yield slice(a, b)", "yield slice(a // 8 * 8, a // 8 * 8 + b - a)"))
+    wrong = apv.run_kernel_audit(path, only=("attention:values:plain", "attention:values:packed"))
+    assert [one.diagnosis for one in wrong.checks] == [("varlen-offset",)] * 2, wrong

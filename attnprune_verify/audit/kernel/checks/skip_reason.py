@@ -41,6 +41,8 @@ def skip_reason(context: KernelContext, function: str, sample: KernelSample) -> 
             return "log sum exp of a row that sees a sink alone is left open"
         if not _counts_sinks(context):
             return "log sum exp with or without the sink is left open"
+    if context.declared.sequences_alone and any(x is not None for x in (sample.mask, sample.bias, sample.dropout)):
+        return "masks, biases and dropout beside packed sequences are not judged"
     if sample.poison is not None and sample.conventions.padding != "poisoned":
         return "NaN where nothing is read is for kernels that declare padding='poisoned'"
     if sample.empty and _empty_rows(context, function) == "undefined":

@@ -17,7 +17,8 @@ from attnprune_verify.audit.record import Diagnosis
 __all__ = ["by_heads", "other_heads", "shares_of_heads"]
 
 _LEFT = 1e-2  # chosen: of an error, what a rule may leave; rounding leaves less and another mistake more
-_FEWEST = 6  # chosen: numbers of a head's result, of fewer one in many pairs of heads fits by chance
+_FEWEST = 6  # chosen: numbers of a key head's gradient, of fewer some factors of heads fit by chance
+_CHANCE = 1e-6  # chosen: how likely an error, of numbers drawn evenly, is to be that of a pair of heads by chance
 _MOST = 50_000_000  # chosen: multiplications of all pairs of heads, a second or two
 
 Place = tuple[int, int]  # a sample and a key head
@@ -32,22 +33,26 @@ def other_heads(context: KernelContext, function: str, sample: KernelSample) -> 
     """Values of head h % kv_heads under the weights of h // group; the number of a head, or a sample, in four bits."""
     batch, heads, kv_heads, n, length, _, mv = sample.shape
     pairs = (batch * kv_heads) ** 2
-    if function != FORWARD or not _whole(sample) or n * mv < _FEWEST or pairs * sample.work > _MOST:
+    by_chance = pairs * _LEFT ** (n * mv)
+    if function != FORWARD or not _whole(sample) or by_chance > _CHANCE or pairs * sample.work > _MOST:
         return None
     got, right = context.ask(function, sample).parts[0], evaluate(sample).o
     if not np.isfinite(got).all():  # nothing is near to it, and nothing far
         return None
     off = np.linalg.norm(got - right, axis=(2, 3))
     wrong = [(int(b), int(h)) for b, h in np.argwhere(off > _LEFT * off.max())]
-    read: dict[Place, tuple[Place, Place]] = {}
+    fits: dict[Place, list[tuple[Place, Place]]] = {one: [] for one in wrong}
     for key in product(range(batch), range(kv_heads)):
         steps = evaluate(sample.changed(k=np.broadcast_to(sample.k[key], sample.k.shape)))
         weights = (steps.p * steps.kept)[..., :length]  # without the sink
         for value in product(range(batch), range(kv_heads)):
             left = np.linalg.norm(got - weights @ sample.v[value], axis=(2, 3))
-            read |= {one: (key, value) for one in wrong if left[one] <= _LEFT * off[one] and one not in read}
-    if len(read) < len(wrong):
+            for one in wrong:
+                fits[one] += [(key, value)] * bool(left[one] <= _LEFT * off[one])
+    if not all(fits.values()):
         return None
+    # Of one key or of equal ones the weights say nothing: then those are read that belong to the values
+    read = {one: min(places, key=lambda x: (x[0] != x[1], x[0][0] != x[1][0])) for one, places in fits.items()}
     (item, head), (key, value) = next(iter(read.items()))
     mixed = any(b != one for (one, _), places in read.items() for b, _ in places)
     words = (

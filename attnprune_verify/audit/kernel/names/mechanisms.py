@@ -19,6 +19,7 @@ from attnprune_verify.audit.kernel.names.experiments import (
     other_mean,
 )
 from attnprune_verify.audit.kernel.names.shrink import cut, failure
+from attnprune_verify.audit.kernel.problem.precision import LOWER
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, Array, KernelSample, parts_of
 from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.kernel.process.facts import Reply
@@ -36,6 +37,7 @@ __all__ = ["by_mechanism"]
 _TIMES = 5  # equal calls, of which a race shows in some
 _LEAST_WEIGHT = 1e-4  # of a position whose weight is said to be missing: far above what underflow takes
 _NOT_ONE = 1e-3  # chosen: by how much a row's sum is off that no precision explains
+_UNITS = 4.0  # chosen: roundings to 16 bits that a result kept so while it is added up is off by
 _MANY = 150_000  # weights that are fetched for one look at them
 _PARTS = 16  # chosen: calls that fetch them where a kernel returns few columns
 
@@ -156,9 +158,23 @@ def _sums(context: KernelContext, function: str, sample: KernelSample) -> Diagno
     sums = found.sum(axis=-1)
     off = np.abs(sums - 1) * (sums != 0)
     item = tuple(int(x) for x in np.unravel_index(int(off.argmax()), off.shape))
-    if off[item] <= _NOT_ONE:
+    if off[item] <= max(_NOT_ONE, _UNITS * context.precision.stored):
         return None
     return Diagnosis(("not-normalised",), f"the weights of query {item[2]} sum to {sums[item]:.3g}")
+
+
+def _stored_sums(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
+    """Sums kept in 16 bits from tile to tile: errors of a few roundings, which such sums explain."""
+    if not context.precision.stored:
+        return None
+    parts, lower = context.ask(function, sample).parts, LOWER[context.precision.name][0]
+    for name, part in zip(parts_of(function, sample), parts, strict=True):
+        right = truth(sample)[name].value
+        if not np.linalg.norm(part - right) <= _UNITS * context.precision.stored * np.linalg.norm(right):
+            return None
+    if judge(function, sample, parts, lower).status == "failed":
+        return None
+    return Diagnosis(("low-precision",), f"off by a few roundings, as sums are that are kept in {lower.name}")
 
 
 def _memory(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
@@ -176,8 +192,30 @@ def _batch(context: KernelContext, function: str, sample: KernelSample) -> Diagn
     return Diagnosis(("heads-mixed",), "wrong in a batch, and right for each of its samples alone")
 
 
+def _sequences(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
+    """Offsets of packed sequences, where a kernel takes nothing else and samples are sequences of one length."""
+    if not context.declared.sequences_alone or _batch(context, function, sample) is None:
+        return None
+    return Diagnosis(("varlen-offset",), "wrong where sequences stand behind each other, and right for each alone")
+
+
 def _from(sample: KernelSample, item: int) -> KernelSample:
     return sample.changed(**{name: getattr(sample, name)[item:] for name in ("q", "k", "v", "do")})
+
+
+def _key_heads(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
+    """Splits joined by the log sum exp of the first head: each key head is right by itself, with its query heads."""
+    kv_heads = sample.shape[2]
+    if kv_heads < 2 or sample.extended or sample.alibi is not None:
+        return None
+    alone = [
+        sample.changed(q=sample.q[:, own], do=sample.do[:, own], k=sample.k[:, [key]], v=sample.v[:, [key]])
+        for key in range(kv_heads)
+        for own in [np.flatnonzero(sample.key_heads == key)]
+    ]
+    if any(context.scope.excludes(one) or failure(context, function, one) is not None for one in alone):
+        return None
+    return Diagnosis(("heads-mixed",), "wrong with many key heads, and right for each alone with its query heads")
 
 
 def _rows(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
@@ -234,6 +272,7 @@ _RULES: tuple[tuple[str, Rule], ...] = (
     ("a race", _again),
     ("what earlier calls left", _fresh),
     ("strides", _memory),
+    ("sequences behind each other", _sequences),
     ("rows and columns of zeros", _rows),
     ("forbidden and missing positions", _positions),
     ("keys and values of other heads", other_heads),
@@ -243,6 +282,8 @@ _RULES: tuple[tuple[str, Rule], ...] = (
     ("rows of weights", _sums),
     ("another mean of dP", other_mean),
     ("shares of heads", shares_of_heads),
+    ("other key heads", _key_heads),
     ("blocks of gradients", blocks_of_gradients),
     ("window, cap and slopes", changed_logits),
+    ("sums in 16 bits", _stored_sums),
 )

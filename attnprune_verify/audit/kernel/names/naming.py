@@ -8,6 +8,7 @@ and lower precision. What is wrong with extreme logits alone is named by which o
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +91,12 @@ class KernelNamer:
         observed = self._failing(function, (one for one in here if one.extended))
         small = observed and all(0 in one.wrong for one in observed) and function == FORWARD
         return self._low_precision(function, observed) if small else None
+
+    def of_numbers(self, here: tuple[KernelSample, ...]) -> Diagnosis | None:
+        """The formula for failures of masks that are given as 0 and -inf: they mean what those of flags mean."""
+        observed = self._failing(FORWARD, (one for one in here if one.additive))
+        bare = [replace(one, sample=one.sample.changed(additive=False)) for one in observed]
+        return self._fitted(FORWARD, bare) if bare and not any(one.sample.extended for one in bare) else None
 
     def _failing(self, function: str, some: Iterable[KernelSample]) -> list[KernelObservation]:
         """Wrong results on the smaller of these samples, in the right shape."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from attnprune_verify.audit.kernel.names.wrong_forward import WrongForward, forward_mistakes, output
+from attnprune_verify.audit.kernel.problem.precision import precision_named
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample
 from attnprune_verify.audit.kernel.truth.steps import evaluate
 
@@ -127,7 +129,16 @@ def backward_mistakes() -> Iterator[WrongGradient]:
     yield from _turns()
     yield from _groups()
     yield from _softmaxes()
+    yield WrongGradient("features-dropped", "dP reads as many features of values as queries have", after=_narrow)
     yield from _cuts()
+
+
+def _narrow(sample: KernelSample, dq: Array, dk: Array, dv: Array) -> Three:
+    """dq and dk by dP of the first m features of dO and V, and the right mean."""
+    steps, scale, width = evaluate(sample), sample.factor, sample.q.shape[3]
+    dp = sample.do[..., :width] @ _turned(steps.v[..., :width])
+    ds = steps.p * (dp - steps.mean) * steps.slope
+    return scale * (ds @ steps.k), _summed(scale * (_turned(ds) @ sample.q), sample.group), dv
 
 
 def _signs() -> Iterator[WrongGradient]:
@@ -221,6 +232,9 @@ def _softmaxes() -> Iterator[WrongGradient]:
         yield WrongGradient(id, f"in the backward pass {wrong.words}", weights=partial(weights_of, wrong))
     words = "exp(s - log sum) is taken with the log sum exp of the head that has the key head's number"
     yield WrongGradient("heads-swapped", words, weights=_of_key_head, true_mean=True)
+    for type, (base, unit) in product(("bfloat16", "float16"), (("", 1.0), (" in base 2", float(np.log(2))))):
+        words = f"exp(s - log sum) is taken with a log sum exp{base} that is kept in {type}"
+        yield WrongGradient("low-precision", words, weights=partial(_of_stored, type, unit), true_mean=True)
     for by, what in ((-1, "does not see key i"), (1, "sees key i + 1")):
         words = f"exp(s - log sum) is taken where query i {what}"
         yield WrongGradient("causal-off-by-one", words, weights=partial(_moved, by), true_mean=True)
@@ -239,10 +253,20 @@ def _softmaxes() -> Iterator[WrongGradient]:
 
 def _of_key_head(sample: KernelSample) -> Array:
     """Weights by the log sum exp of head h // group in the place of head h."""
+    log_sum = _log_sum(sample)
+    return np.asarray(evaluate(sample).p * np.exp(log_sum - log_sum[:, np.arange(sample.shape[1]) // sample.group]))
+
+
+def _of_stored(type: str, unit: float, sample: KernelSample) -> Array:
+    """Weights by a log sum exp that is rounded to a shorter type, in units of 1 or, for base 2, of log(2)."""
+    log_sum = _log_sum(sample)
+    return np.asarray(evaluate(sample).p * np.exp(log_sum - unit * precision_named(type).exact(log_sum / unit)))
+
+
+def _log_sum(sample: KernelSample) -> Array:
     steps = evaluate(sample)
     total = np.where(steps.allowed, np.exp(steps.s - steps.top), 0.0).sum(axis=-1, keepdims=True)
-    log_sum = steps.top + np.log(total)
-    return np.asarray(steps.p * np.exp(log_sum - log_sum[:, np.arange(sample.shape[1]) // sample.group]))
+    return np.asarray(steps.top + np.log(total))
 
 
 def _moved(by: int, sample: KernelSample) -> Array:

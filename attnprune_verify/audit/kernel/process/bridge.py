@@ -30,8 +30,8 @@ from attnprune_verify.audit.kernel.typing import Deferred, Foreign, Plain
 from attnprune_verify.errors import InvalidInstance
 
 __all__ = [
-    "BACKWARD", "DECLARATIONS", "FACTS", "FORWARD", "FRAMEWORKS", "LAYOUTS", "TYPES", "BridgedKernel", "bridged",
-    "declared_by", "framework_for", "framework_of", "named_of",
+    "BACKWARD", "DECLARATIONS", "FACTS", "FORWARD", "FRAMEWORKS", "LAYOUTS", "TYPES", "BridgedKernel", "as_sequences",
+    "bridged", "declared_by", "framework_for", "framework_of", "named_of",
 ]  # fmt: skip
 
 FACTS = "facts of the kernel"
@@ -87,10 +87,12 @@ def bridged(
         if not (forward_only and key == BACKWARD):
             called, parameters = plainly_called(function, 3 + (key == BACKWARD), said["scale"])
             found[key] = BridgedKernel(key, called, framework, said["layout"])
+            found[key].sequences_alone = parameters is not None and "cu_seqlens_q" in parameters.always
             spelled[key] = parameters and parameters.as_dict()
     own = BACKWARD in found
     if FORWARD in found and not own and not forward_only and framework.differentiates:
         found[BACKWARD] = BridgedKernel(BACKWARD, found[FORWARD].function, framework, said["layout"], True)
+        found[BACKWARD].sequences_alone = found[FORWARD].sequences_alone
     said |= {"framework": framework.name, "own": own, "parameters": spelled}
     facts = np.frombuffer(json.dumps(said).encode(), dtype=np.uint8)
     return {**found, **joined, FACTS: lambda: facts}
@@ -163,13 +165,19 @@ def named_of(functions: Mapping[str, Callable[..., Foreign]], holder: Foreign, w
 
 
 class BridgedKernel:
-    """One function of the subject, with its arrays made and read."""
+    """One function of the subject, with its arrays made and read.
+
+    Attributes
+    ----------
+    sequences_alone : bool
+        Whether it takes packed sequences only: the samples of a batch are sequences of one length there.
+    """
 
     def __init__(
         self, name: str, function: Callable[..., Foreign], framework: Framework, order: str, differentiate: bool = False
     ) -> None:
         self.name, self.function, self.framework, self.differentiate = name, function, framework, differentiate
-        self.order = order
+        self.order, self.sequences_alone = order, False
         self._slots: dict[str, list[Foreign]] = {}
         self._graphs: dict[str, Deferred] = {}
         try:
@@ -178,6 +186,10 @@ class BridgedKernel:
             pass
 
     def __call__(self, *arrays: Foreign, how: Plain) -> Foreign:
+        samples = len(arrays[0]) if self.sequences_alone and not how.get("packed") else None
+        if samples is not None:
+            how = {**how, "packed": True, "keywords": as_sequences(how["keywords"], *arrays[:2])}
+            arrays = tuple(map(_behind_each_other, arrays))
         packed, order = bool(how.get("packed")), how.get("order", self.order)
         kept = arrays[1 : 3 if how.get("paged") else 1]  # pages have one order of axes
         arrays = tuple(_packed(array) if packed else _ordered(array, order) for array in arrays)
@@ -198,6 +210,7 @@ class BridgedKernel:
             self._call([self.framework.made(array[..., ::-1], "plain") for array in arrays], keywords, how["parts"])()
         try:
             parts = self._read(result, how["parts"], packed, order)
+            parts = parts if samples is None else {name: _sampled(parts[name], samples) for name in parts}
         except Exception as error:  # whatever it is, it is not what the contract says
             return UnreadableResult(f"{type(error).__name__}: {error}")
         after = tuple(map(self.framework.bits, copies))
@@ -284,6 +297,28 @@ def _unpacked(name: str, array: Foreign, parts: Mapping[str, Foreign]) -> Foreig
     if name == "lse":
         return array
     return array.swapaxes(0, 1)[None] if array.ndim == 3 else array
+
+
+def as_sequences(keywords: Plain, q: Foreign, k: Foreign) -> Plain:
+    """The keywords of a call whose samples stand behind each other, as sequences of one length."""
+    names = ("cu_seqlens_q", "cu_seqlens_k")
+    found = {name: np.arange(len(x) + 1, dtype=np.int32) * x.shape[2] for name, x in zip(names, (q, k), strict=True)}
+    dlse = keywords.get("dlse")
+    turned = {} if dlse is None else {"dlse": dlse.swapaxes(0, 1).reshape(dlse.shape[1], -1)}
+    return {**keywords, **found, **turned}
+
+
+def _behind_each_other(array: Foreign) -> Foreign:
+    """Reshape (batch, heads, n, m) to (1, heads, batch * n, m)."""
+    _, heads, _, width = array.shape
+    return np.ascontiguousarray(array.swapaxes(0, 1)).reshape(1, heads, -1, width)
+
+
+def _sampled(part: Foreign, samples: int) -> Foreign:
+    """Reshape (1, heads, batch * n, ...) back to (batch, heads, n, ...); leave what has another shape."""
+    if part.ndim < 3 or len(part) != 1 or part.shape[2] % samples:
+        return part
+    return part[0].reshape(len(part[0]), samples, part.shape[2] // samples, *part.shape[3:]).swapaxes(0, 1)
 
 
 def _copier(array: Foreign) -> Callable[[], Foreign]:

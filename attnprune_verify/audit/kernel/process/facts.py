@@ -93,6 +93,11 @@ class Declared:
         needed = {name for mine in self.parameters.values() for name in mine.always}
         return tuple(name for name in ("indices", "block_table") if name in needed)
 
+    @property
+    def sequences_alone(self) -> bool:
+        """Whether no call is possible without cu_seqlens_q, as it has no default."""
+        return any("cu_seqlens_q" in mine.always for mine in self.parameters.values())
+
     @classmethod
     def by(cls, subject: Subject) -> Declared:
         """Read the statements of a kernel that runs."""
