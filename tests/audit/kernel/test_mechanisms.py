@@ -177,7 +177,9 @@ def test_an_output_that_is_added_up_in_sixteen_bits_is_of_low_precision():
         return (o / total).astype(bfloat16)
 
     wrong = apv.check_attention(attention, dtype="bfloat16", only=("attention:values:plain", "attention:values:larger"))
-    assert {id for one in wrong.checks if one.status == "failed" for id in one.diagnosis} == {"low-precision"}, wrong
+    assert {id for check in wrong.checks if check.status == "failed" for id in check.diagnosis} == {"low-precision"}, (
+        wrong
+    )
 
 
 def test_a_log_sum_that_is_kept_in_sixteen_bits_is_of_low_precision():

@@ -481,4 +481,4 @@ def test_a_wrong_kernel_of_packed_sequences_alone_fails_by_name(tmp_path):
 def test_wrong_offsets_of_packed_sequences_alone_have_one_name(tmp_path):
     path = of_sequences(tmp_path, SEQUENCES.replace("yield slice(a, b)", "yield slice(a // 8 * 8, a // 8 * 8 + b - a)"))
     wrong = apv.run_kernel_audit(path, only=("attention:values:plain", "attention:values:packed"))
-    assert [one.diagnosis for one in wrong.checks] == [("varlen-offset",)] * 2, wrong
+    assert [check.diagnosis for check in wrong.checks] == [("varlen-offset",)] * 2, wrong

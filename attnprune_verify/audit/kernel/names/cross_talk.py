@@ -41,18 +41,18 @@ def other_heads(context: KernelContext, function: str, sample: KernelSample) -> 
         return None
     off = np.linalg.norm(got - right, axis=(2, 3))
     wrong = [(int(b), int(h)) for b, h in np.argwhere(off > _LEFT * off.max())]
-    fits: dict[Place, list[tuple[Place, Place]]] = {one: [] for one in wrong}
+    fits: dict[Place, list[tuple[Place, Place]]] = {place: [] for place in wrong}
     for key in product(range(batch), range(kv_heads)):
         steps = evaluate(sample.changed(k=np.broadcast_to(sample.k[key], sample.k.shape)))
         weights = (steps.p * steps.kept)[..., :length]  # without the sink
         for value in product(range(batch), range(kv_heads)):
             left = np.linalg.norm(got - weights @ sample.v[value], axis=(2, 3))
-            for one in wrong:
-                fits[one] += [(key, value)] * bool(left[one] <= _LEFT * off[one])
+            for place in wrong:
+                fits[place] += [(key, value)] * bool(left[place] <= _LEFT * off[place])
     if not all(fits.values()):
         return None
     # Of one key or of equal ones the weights say nothing: then those are read that belong to the values
-    read = {one: min(places, key=lambda x: (x[0] != x[1], x[0][0] != x[1][0])) for one, places in fits.items()}
+    read = {place: min(found, key=lambda pair: pair[0] != pair[1]) for place, found in fits.items()}
     (item, head), (key, value) = next(iter(read.items()))
     mixed = any(b != one for (one, _), places in read.items() for b, _ in places)
     words = (

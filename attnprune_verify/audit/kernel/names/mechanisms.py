@@ -164,7 +164,7 @@ def _sums(context: KernelContext, function: str, sample: KernelSample) -> Diagno
 
 
 def _stored_sums(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
-    """Sums kept in 16 bits from tile to tile: errors of a few roundings, which such sums explain."""
+    """An output kept in 16 bits from tile to tile: its errors are a few roundings, which such sums explain."""
     if not context.precision.stored:
         return None
     parts, lower = context.ask(function, sample).parts, LOWER[context.precision.name][0]
@@ -208,12 +208,12 @@ def _key_heads(context: KernelContext, function: str, sample: KernelSample) -> D
     kv_heads = sample.shape[2]
     if kv_heads < 2 or sample.extended or sample.alibi is not None:
         return None
-    alone = [
+    single = [
         sample.changed(q=sample.q[:, own], do=sample.do[:, own], k=sample.k[:, [key]], v=sample.v[:, [key]])
         for key in range(kv_heads)
         for own in [np.flatnonzero(sample.key_heads == key)]
     ]
-    if any(context.scope.excludes(one) or failure(context, function, one) is not None for one in alone):
+    if any(context.scope.excludes(own) or failure(context, function, own) is not None for own in single):
         return None
     return Diagnosis(("heads-mixed",), "wrong with many key heads, and right for each alone with its query heads")
 

@@ -74,9 +74,8 @@ class KernelNamer:
         plain, rich = min(here, key=_plainest), max(here, key=lambda sample: (sample.longest <= _LONGEST, sample.work))
         found = by_mechanism(self.context, function, plain)
         if found.ids == ("unknown",) and rich is not plain and rich.longest <= _LONGEST:
-            again = by_mechanism(
-                self.context, function, rich
-            )  # of few numbers something always fits, or nothing is said
+            # Of few numbers something always fits, or nothing is said
+            again = by_mechanism(self.context, function, rich)
             found = again if again.ids != ("unknown",) else found
         return found
 
@@ -94,9 +93,9 @@ class KernelNamer:
 
     def of_numbers(self, here: tuple[KernelSample, ...]) -> Diagnosis | None:
         """The formula for failures of masks that are given as 0 and -inf: they mean what those of flags mean."""
-        observed = self._failing(FORWARD, (one for one in here if one.additive))
-        bare = [replace(one, sample=one.sample.changed(additive=False)) for one in observed]
-        return self._fitted(FORWARD, bare) if bare and not any(one.sample.extended for one in bare) else None
+        observed = self._failing(FORWARD, (sample for sample in here if sample.additive))
+        bare = [replace(seen, sample=seen.sample.changed(additive=False)) for seen in observed]
+        return self._fitted(FORWARD, bare) if bare and not any(seen.sample.extended for seen in bare) else None
 
     def _failing(self, function: str, some: Iterable[KernelSample]) -> list[KernelObservation]:
         """Wrong results on the smaller of these samples, in the right shape."""

@@ -134,7 +134,7 @@ def backward_mistakes() -> Iterator[WrongGradient]:
 
 
 def _narrow(sample: KernelSample, dq: Array, dk: Array, dv: Array) -> Three:
-    """dq and dk by dP of the first m features of dO and V, and the right mean."""
+    """Return the gradients where dP is that of the first m features of dO and V, and the mean is right."""
     steps, scale, width = evaluate(sample), sample.factor, sample.q.shape[3]
     dp = sample.do[..., :width] @ _turned(steps.v[..., :width])
     ds = steps.p * (dp - steps.mean) * steps.slope

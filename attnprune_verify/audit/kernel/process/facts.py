@@ -95,7 +95,7 @@ class Declared:
 
     @property
     def sequences_alone(self) -> bool:
-        """Whether no call is possible without cu_seqlens_q, as it has no default."""
+        """Report whether no call is possible without cu_seqlens_q, as it has no default."""
         return any("cu_seqlens_q" in mine.always for mine in self.parameters.values())
 
     @classmethod
