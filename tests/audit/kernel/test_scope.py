@@ -482,3 +482,13 @@ def test_wrong_offsets_of_packed_sequences_alone_have_one_name(tmp_path):
     path = of_sequences(tmp_path, SEQUENCES.replace("yield slice(a, b)", "yield slice(a // 8 * 8, a // 8 * 8 + b - a)"))
     wrong = apv.run_kernel_audit(path, only=("attention:values:plain", "attention:values:packed"))
     assert [check.diagnosis for check in wrong.checks] == [("varlen-offset",)] * 2, wrong
+
+
+def test_a_kernel_of_one_query_is_asked_many_keys_in_all_that_it_takes():
+    scope = KernelScope.declared({}, ("decode_only",))
+    asked = rows(frozenset(), 3, scope=scope)
+    shapes = [interaction(row, 0, "float32", place, scope=scope).shape for place, row in enumerate(asked)]
+    assert max(length for *_, length, _, _ in shapes) >= 4096 and {n for *_, n, _, _, _ in shapes} == {1}
+    assert any(batch > 1 and length >= 500 for batch, *_, length, _, _ in shapes)
+    for name in ("plain", "grouped heads", "head sizes"):
+        assert any(sample.shape[4] > 1 for sample in regimes(0, "float32", scope)[name].samples), name

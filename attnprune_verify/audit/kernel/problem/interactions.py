@@ -68,7 +68,7 @@ _TILES: Table = {
 _VISITED = tuple(("size", "causal", factor) for factor in ("mask", "alibi", "window", "level", "lengths"))
 _SPLITS: Table = {
     **FACTORS, "lengths": ("one query",), "size": (256, 512, 4096, 1024), "mask": ("none", "scattered"),
-    "batch": (1,), "m": (8,), "mv": ("equal",), "scale": (None,), "rank": ("2",), "empty": (False,),
+    "m": (8,), "mv": ("equal",), "scale": (None,), "rank": ("2",), "empty": (False,),
 }  # fmt: skip
 _HEADS: Table = {
     **FACTORS, "size": (17, 33, 65), "m": (64, 80, 96, 112, 128, 160, 192, 256, 512, 576),

@@ -155,7 +155,12 @@ class KernelScope:
         return self.extent("batch").near(batch), heads, kv_heads, queries, keys, width, values
 
     def tokens(self, n: int, length: int) -> tuple[int, int]:
-        """Return n and l nearest to those wanted; where they must be equal, with about as many logits."""
+        """Return n and l nearest to those wanted; where they must be equal, with about as many logits.
+
+        A kernel that takes one query alone is asked as many keys as wanted, not one.
+        """
+        if not self.square and self.extent("n").values == (1,):
+            return 1, self.extent("l").near(length)
         if not self.square:
             return _apart(n, length, self.extent("n"), self.extent("l"))
         size = n if n == length else math.isqrt(n * length)
