@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from attnprune_verify.audit.contract import Signature
-from attnprune_verify.audit.record import NOT_SAID, Check, Coverage, Finding, Record
+from attnprune_verify.audit.record import NOT_SAID, BrokeOff, Check, Coverage, Finding, Record
 from attnprune_verify.audit.subject.answers import NoAnswer, NotAccepted
 from attnprune_verify.audit.subject.functions import line_of
 from attnprune_verify.audit.subject.process import Subject
@@ -24,7 +24,7 @@ from attnprune_verify.errors import InvalidInstance
 
 __all__ = ["Examiner"]
 
-_OURS = "attnprune-verify itself failed, not the target,"
+_OURS, _LOOKED = "attnprune-verify itself failed, not the target,", "while it looked for the mistake"
 
 
 class Examiner:
@@ -147,9 +147,14 @@ class Examiner:
     def record(self, check: Check) -> Record:
         """Run one check, and time it; nothing the subject does can raise from here."""
         start = time.perf_counter()
-        with np.errstate(all="ignore"), warnings.catch_warnings():
+        with np.errstate(all="ignore"), warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("ignore", RuntimeWarning)  # of whatever a subject returns; its lines are the audit's
+            warnings.simplefilter("always", BrokeOff)
             found = self._asked(check)
+        broke = [note.message.error for note in told if isinstance(note.message, BrokeOff)]
+        if broke and found.status == "failed":
+            named = "" if "unknown" in found.diagnosis else f"{found.words}; "
+            found = replace(found, words=f"{named}{_OURS} {_LOOKED}: {line_of(broke[0])}")
         return replace(found, seconds=time.perf_counter() - start)
 
     def _asked(self, check: Check) -> Record:
@@ -190,7 +195,7 @@ class Examiner:
         try:
             return self._explained(check, finding)
         except Exception as error:
-            words = f"{_OURS} while it looked for the mistake: {line_of(error)}"
+            words = f"{_OURS} {_LOOKED}: {line_of(error)}"
             ids = ("unknown",) if finding.status == "failed" else ()
             numbers = finding.error, finding.bound, finding.power
             known = check.id, check.function, check.claim, check.says, check.required, finding.status, finding.reason

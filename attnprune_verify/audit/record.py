@@ -13,9 +13,17 @@ from numpy.typing import NDArray
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import nearest
 
-__all__ = ["NOT_SAID", "Call", "Check", "Coverage", "Diagnosis", "Finding", "Record", "Status", "chosen"]
+__all__ = ["NOT_SAID", "BrokeOff", "Call", "Check", "Coverage", "Diagnosis", "Finding", "Record", "Status", "chosen"]
 
 Status = Literal["passed", "failed", "inconclusive", "not_applicable", "could_not_run", "could_not_judge", "waived"]
+
+
+class BrokeOff(UserWarning):
+    """A search for a mistake's name raised: an error of this package, beside which the verdict stands."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(f"{type(error).__name__}: {error}")
+        self.error = error
 
 
 @dataclass(frozen=True, eq=False)

@@ -195,3 +195,5 @@ def test_a_verdict_stands_where_the_search_for_its_cause_breaks_off(monkeypatch,
     monkeypatch.setattr(searched, _raises(IndexError))
     result = run_audit(str(path))
     assert result.outcome == "failed" and not [one for one in result.checks if one.status == "could_not_run"]
+    ours = "attnprune-verify itself failed, not the target, while it looked for the mistake: IndexError: nobody foresaw"
+    assert any(ours in one.words for one in result.checks if one.status == "failed")

@@ -93,7 +93,7 @@ def test_a_wanda_in_float32_is_one_finding_that_names_the_option(audit):
     assert audit(WANDA, "wanda", dtype="float32", quick=True)[0].outcome == "passed"
     assert {ids for _, ids in audit(WANDA, "wanda", dtype="float64", quick=True)[1]} == {("low-precision",)}
     coarser = WANDA.replace("astype(np.float32)", "astype(np.float16)")  # which float32 does not excuse
-    assert ("values", ("unknown",)) in audit(coarser, "wanda", quick=True)[1]
+    assert ("values", ("low-precision",)) in audit(coarser, "wanda", quick=True)[1]
     assert audit(coarser, "wanda", dtype="float32", quick=True)[1]
 
 

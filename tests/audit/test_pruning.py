@@ -80,6 +80,13 @@ OTHERS = {
         "sparsegpt", "scores <= cut if rho else False",
         "smallest(scores.reshape(1, -1), int(scores.size * rho)).reshape(scores.shape)", "{'count': 'exact'}",
     ),
+    "sparsegpt chooses in the whole matrix, before its first update": (
+        "sparsegpt", "    for a in range(0, W.shape[1], blocksize):",
+        "    every = W**2 / np.diag(U) ** 2\n"
+        "    first = every <= np.sort(every, axis=None)[min(int(W.size * rho), W.size - 1)]\n"
+        "    for a in range(0, W.shape[1], blocksize):", "{'threshold': 'matrix'}",
+        ("scores <= cut if rho", "first[:, a:b] if rho"),
+    ),
 }  # fmt: skip
 
 
@@ -87,8 +94,8 @@ OTHERS = {
     "id", [*list(OTHERS)[:1], *(pytest.param(id, marks=pytest.mark.thorough) for id in list(OTHERS)[1:])]
 )
 def test_right_programs_pass_once_their_convention_is_declared(id, tmp_path):
-    function, old, new, declared = OTHERS[id]
-    source = edited({"id": id, "function": function, "edits": [(old, new)]})
+    function, old, new, declared, *more = OTHERS[id]
+    source = edited({"id": id, "function": function, "edits": [(old, new), *more]})
     result = audited(tmp_path, source, function)
     assert "convention" in result.diagnosis[function]
     (said,) = {
@@ -99,6 +106,29 @@ def test_right_programs_pass_once_their_convention_is_declared(id, tmp_path):
     assert result.outcome == "passed", result
     wrong = audited(tmp_path, f"{BASE}\n\nCONVENTIONS = {said}\n", function, names="never")
     assert wrong.outcome == "failed"  # a declaration is verified
+
+
+# A convention of the table above that is declared, and a mistake beside it: named as without the declaration.
+BESIDE = {
+    "absolute-values": ("magnitude by rows", "sizes = np.abs(weight)", "sizes = weight"),
+    "threshold-off-by-one": ("magnitude rounds", 'kind="stable")[:count]', 'kind="stable")[:max(count - 1, 0)]'),
+    "squared-norm": ("wanda rounds", "norms_of(X)", "norms_of(X) ** 2"),
+    "baseline-score": ("wanda has one threshold a layer", "norms_of(X)", "np.abs(X).reshape(-1, X.shape[-1]).sum(0)"),
+    "baseline-damping": ("sparsegpt prunes an exact count", "np.diag(H).mean()", "np.diag(H).max()"),
+    "baseline-dead-inputs": ("sparsegpt prunes an exact count", "    W[:, dead] = 0\n", ""),
+}
+
+
+@pytest.mark.parametrize(
+    "id", [*list(BESIDE)[:1], *(pytest.param(id, marks=pytest.mark.thorough) for id in list(BESIDE)[1:])]
+)
+def test_mistakes_beside_a_declared_convention_are_named(id, tmp_path):
+    """A signed magnitude with a threshold a row was "unknown", SparseGPT's damping "baseline-update"."""
+    convention, *edit = BESIDE[id]
+    function, old, new, declared = OTHERS[convention]
+    source = edited({"id": id, "function": function, "edits": [(old, new), edit]})
+    result = audited(tmp_path, f"{source}\n\nCONVENTIONS = {declared}\n", function)
+    assert result.outcome == "failed" and set(result.diagnosis[function]) <= {id, "baseline-score", "pattern-dropped"}
 
 
 def test_a_declaration_of_what_is_none_is_refused(tmp_path):

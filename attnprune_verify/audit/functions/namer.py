@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,7 +22,7 @@ from attnprune_verify.audit.functions.truth.reference import ENCLOSED
 from attnprune_verify.audit.functions.truth.samples import Sample
 from attnprune_verify.audit.functions.truth.tolerance import judge
 from attnprune_verify.audit.mistakes import SENTENCES
-from attnprune_verify.audit.record import Call, Check, Diagnosis, Finding, Record
+from attnprune_verify.audit.record import BrokeOff, Call, Check, Diagnosis, Finding, Record
 from attnprune_verify.audit.subject.answers import NoAnswer
 from attnprune_verify.audit.subject.process import Subject
 
@@ -129,6 +130,8 @@ class Namer:
             return self._by_behaviour(check.function) or self._by_experiment(check.function, finding, found)
         except (ArithmeticError, ValueError, IndexError, TypeError, NoAnswer) as error:
             # A verdict stands whether or not its cause can be found.
+            if not isinstance(error, NoAnswer):
+                warnings.warn(BrokeOff(error), stacklevel=2)
             return Diagnosis(_UNKNOWN, f"the search for the mistake broke off: {type(error).__name__}")
 
     def on_smaller(self, check: Check, finding: Finding) -> Diagnosis | None:

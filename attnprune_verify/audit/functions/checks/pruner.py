@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.audit.functions.checks.inputs import keeping_checks
-from attnprune_verify.audit.functions.checks.pruning import asked_layers, over_layers
+from attnprune_verify.audit.functions.checks.pruning import asked_layers, deterministic, over_layers
 from attnprune_verify.audit.functions.checks.smaller import check, shrunk
-from attnprune_verify.audit.functions.checks.structure import TIMES
 from attnprune_verify.audit.functions.context import Context
 from attnprune_verify.audit.functions.truth.conventions import MaskConventions, units
 from attnprune_verify.audit.functions.truth.layers import LinearLayer
 from attnprune_verify.audit.record import Check, Finding
+from attnprune_verify.audit.subject.answers import Answer
 
 __all__ = ["pruner_checks"]
 
@@ -29,7 +29,7 @@ def pruner_checks(function: str) -> Iterator[Check]:
     for name in ("values", "groups"):
         says = "the error of the output is at most magnitude's of the same count"
         yield check(function, f"error:{name}", says, partial(_over, name=name))
-    yield check(function, "deterministic", "equal calls agree", _deterministic)
+    yield check(function, "deterministic", "equal calls agree", partial(deterministic, differ=_differ))
     yield from keeping_checks(function)
 
 
@@ -88,17 +88,19 @@ def _counts(layer: LinearLayer, rules: MaskConventions, size: int) -> tuple[int,
 def _miscount(
     gone: NDArray[np.bool_], free: NDArray[np.bool_], layer: LinearLayer, rules: MaskConventions
 ) -> Fault | None:
-    off = []
+    off, turned = [], True
     for place in _places(layer, rules):
         most = int(gone[place].sum())
         least, wanted = most - int((gone & free)[place].sum()), _counts(layer, rules, gone[place].size)
+        turned &= any(least <= gone[place].size - result <= most for result in wanted)
         off.append(min((max(least - result, 0) - max(result - most, 0) for result in wanted), key=abs))
     if not any(off):
         return None
     unit = f"groups of {layer.m}" if layer.m else {"row": "rows", "block": "blocks"}.get(rules.threshold, "matrices")
     said = f"{sum(map(bool, off))} of {len(off)} {unit} have a wrong count, by {min(off)} to {max(off)}"
     one_way = ("too-few",) if max(off) <= 0 else ("too-many",) if min(off) >= 0 else ("wrong-count",)
-    return said, ("pattern-dropped", *one_way) if layer.m and len({*off}) > 1 else one_way
+    dropped = ("pattern-dropped",) * bool(layer.m and len({*off}) > 1)
+    return said, (*("keeps-instead-of-prunes",) * turned, *dropped, *one_way)
 
 
 def _kept_dead(weight: NDArray[np.generic], layer: LinearLayer, rules: MaskConventions) -> Fault | None:
@@ -118,22 +120,15 @@ def _worse(weight: NDArray[np.generic], layer: LinearLayer, rules: MaskConventio
     for place in _places(layer, rules):
         count = _counts(layer, rules, W[place].size)[-1]
         magnitude[place][rules.chosen(np.abs(W[place]), count)] = 0.0
-    errors = [float(np.linalg.norm(X @ (result - W).T)) for result in (weight.astype(float), magnitude)]
-    if errors[0] <= errors[1] * (1 + 1e-6):
+    turned = np.where(weight == 0, W, 0.0)
+    outputs = (X @ (new - W).T for new in (weight.astype(float), magnitude, turned))
+    error, least, of_kept = (float(np.linalg.norm(output)) for output in outputs)
+    if error <= least * (1 + 1e-6):
         return None
-    said = f"the output is off by {errors[0]:.4g} where pruning the smallest magnitudes makes {errors[1]:.4g}"
-    return said, ("baseline-score",)
+    said = f"the output is off by {error:.4g} where pruning the smallest magnitudes makes {least:.4g}"
+    return said, (*("keeps-instead-of-prunes",) * (of_kept <= least * (1 + 1e-6)), "baseline-score")
 
 
-def _deterministic(context: Context, function: str) -> Finding:
-    def judged(layer: LinearLayer) -> Finding | None:
-        calls = [context.call(function, layer.arguments, dict(layer.keywords)).parts[0] for _ in range(1 + TIMES)]
-        same = (
-            again.shape == calls[0].shape and np.allclose(again, calls[0], 1e-4, 0, equal_nan=True) for again in calls
-        )
-        if all(same):
-            return None
-        return Finding("failed", "equal calls differ", ids=("nondeterministic",), call=layer.call(function))
-
-    asked = [result for name in ("values", "groups") for result in asked_layers(context, function, name)[:1]]
-    return over_layers(context, function, asked, judged, lambda count: Finding("passed", "equal calls agree"))
+def _differ(_: LinearLayer, answers: list[Answer]) -> bool:
+    first, *others = (answer.parts[0] for answer in answers)
+    return not all(two.shape == first.shape and np.allclose(two, first, 1e-4, 0, equal_nan=True) for two in others)

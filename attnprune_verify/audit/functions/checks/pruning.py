@@ -10,13 +10,14 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from attnprune_verify.audit.functions.checks.structure import TIMES
 from attnprune_verify.audit.functions.context import Context
 from attnprune_verify.audit.functions.truth.conventions import MaskConventions
 from attnprune_verify.audit.functions.truth.layers import LinearLayer, layers, together
 from attnprune_verify.audit.record import Finding
-from attnprune_verify.audit.subject.answers import NoAnswer, NotAccepted, SubjectLost
+from attnprune_verify.audit.subject.answers import Answer, NoAnswer, NotAccepted, SubjectLost
 
-__all__ = ["asked_layers", "as_convention", "explained", "miscounted", "over_layers"]
+__all__ = ["as_convention", "asked_layers", "deterministic", "explained", "miscounted", "over_layers"]
 
 Judge = Callable[[LinearLayer], Finding | None]
 _GENERAL = {"squared-norm": "baseline-score", "not-updated": "baseline-update"}
@@ -70,6 +71,19 @@ def over_layers(
         context.of(function).refused |= kinds
         return Finding("not_applicable", f"{function} refuses {', '.join(sorted(kinds))}: {first}")
     raise first
+
+
+def deterministic(context: Context, function: str, differ: Callable[[LinearLayer, list[Answer]], bool]) -> Finding:
+    """Answers to equal calls do not differ, up to what the method leaves open."""
+
+    def judged(layer: LinearLayer) -> Finding | None:
+        answers = [context.call(function, layer.arguments, dict(layer.keywords)) for _ in range(1 + TIMES)]
+        if not differ(layer, answers):
+            return None
+        return Finding("failed", "equal calls differ", ids=("nondeterministic",), call=layer.call(function))
+
+    asked = (*asked_layers(context, function, "values"), *asked_layers(context, function, "groups")[:1])
+    return over_layers(context, function, asked, judged, lambda count: Finding("passed", "equal calls agree"))
 
 
 def _answers_another(context: Context, function: str, kinds: set[str]) -> bool:
@@ -143,7 +157,9 @@ def miscounted(
 def as_convention(
     context: Context, function: str, finding: Finding, fits: Callable[[MaskConventions], bool]
 ) -> Finding:
-    """The failure, with the declaration that makes all the function's masks right, if there is one."""
+    """The finding; a failure with the declaration that makes all the function's masks right, if there is one."""
+    if finding.status != "failed":
+        return finding
     known, declared = context.of(function), context.conventions(function)
     if known.meant is None:
         known.meant = ""  # what raises on the way has no such name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from attnprune_verify.audit.functions.checks.smaller import check, shrunk
 from attnprune_verify.audit.functions.checks.structure import TIMES, precision_check
 from attnprune_verify.audit.functions.context import Context
 from attnprune_verify.audit.functions.naming.guarded_search import search_for_names
-from attnprune_verify.audit.functions.truth.conventions import MaskConventions, smallest_first
+from attnprune_verify.audit.functions.truth.conventions import CHOICES, MaskConventions, smallest_first, units
 from attnprune_verify.audit.functions.truth.precision import Precision
 from attnprune_verify.audit.naming.shrink import SMALLEST, doubtless, fewer
 from attnprune_verify.audit.record import Call, Check, Finding
@@ -26,6 +26,7 @@ from attnprune_verify.audit.record import Call, Check, Finding
 __all__ = ["Selection", "coarser_selection", "judge_zeros", "selection_checks"]
 
 Flags = NDArray[np.bool_]
+_DEFAULT = MaskConventions()
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,15 +214,14 @@ def _judged(context: Context, function: str, selection: Selection) -> Finding | 
     arguments = dict(zip(FUNCTIONS[function].arguments, (selection.matrix, selection.rho), strict=True))
     answer = context.call(function, arguments, where=selection.name)
     conventions = context.conventions(function)
-    unlike = conventions != MaskConventions.declared(function, {})
-    if unlike and _under(context, function, selection, conventions):
-        return None
-    sizes = np.abs(selection.matrix) if function == "magnitude_mask" else selection.matrix
-    gone = smallest_first(sizes, selection.count)
-    expected = gone if function == "magnitude_mask" else np.where(gone, 0.0, 1.0)
-    problem = judge_zeros(answer.parts[0], selection, sizes, flags_are_gone=function == "magnitude_mask")
-    if problem is None and unlike:
-        problem = "other entries go than CONVENTIONS declares", ("convention",)
+    sizes, flags_are_gone = selection.matrix, function == "magnitude_mask"
+    sizes = np.abs(sizes) if flags_are_gone else sizes
+    gone = conventions.gone(sizes, selection.rho)
+    expected = gone if flags_are_gone else np.where(gone, 0.0, 1.0)
+    unlike = conventions != MaskConventions()
+    problem = None
+    if not (unlike and _under(context, function, selection, conventions)):
+        problem = judge_zeros(answer.parts[0], selection, sizes, flags_are_gone=flags_are_gone, rules=conventions)
     if problem is None:
         context.judged_matrix(function, selection.matrix.shape)
         return None
@@ -233,7 +233,12 @@ def _judged(context: Context, function: str, selection: Selection) -> Finding | 
 
 
 def judge_zeros(
-    got: NDArray[Any], selection: Selection, sizes: NDArray[Any], *, flags_are_gone: bool
+    got: NDArray[Any],
+    selection: Selection,
+    sizes: NDArray[Any],
+    *,
+    flags_are_gone: bool,
+    rules: MaskConventions = _DEFAULT,
 ) -> tuple[str, tuple[str, ...]] | None:
     """Return the fault of a mask, if any, and the mistakes that give it: several where the matrix shows no more."""
     if got.shape != sizes.shape or got.dtype.kind not in "biuf":
@@ -241,13 +246,17 @@ def judge_zeros(
     if not np.isin(got, (0, 1)).all():
         return f"returns {got[~np.isin(got, (0, 1))].flat[0]} where only 0 and 1 are allowed", ("wrong-shape",)
     gone = (got == 1) if flags_are_gone else (got == 0)
-    count, size = selection.count, sizes.size
-    right = smallest_first(sizes, count)
+    right = rules.gone(sizes, selection.rho)
+    count, size = int(right.sum()), sizes.size
     if np.array_equal(gone, right):
         return None
-    reason = f"{int(gone.sum())} of {size} entries go where floor(rho size) = {count}"
-    known = [id for id in _named(selection, sizes, gone) if id != "unknown"]
-    smallest = np.array_equal(np.sort(sizes[gone]), np.sort(sizes, axis=None)[: gone.sum()])
+    rule = "floor(rho size)" if rules == _DEFAULT else f"by {rules.beside(_DEFAULT)} the number"
+    reason = f"{int(gone.sum())} of {size} entries go where {rule} = {count}"
+    known = [id for id in _named(selection, sizes, gone, rules) if id != "unknown"]
+    smallest = all(
+        np.array_equal(np.sort(sizes[place][gone[place]]), np.sort(sizes[place], axis=None)[: gone[place].sum()])
+        for place in units(sizes.shape, rules.threshold)
+    )
     if gone.sum() != count:
         one_off = smallest and not known and abs(int(gone.sum()) - count) == 1
         known += ["threshold-off-by-one"] * one_off + ["wrong-count"] * smallest
@@ -262,61 +271,48 @@ def judge_zeros(
 
 
 @search_for_names
-def _named(selection: Selection, sizes: NDArray[Any], gone: Flags) -> tuple[str, ...]:
-    choices = _wrong_choices(selection.matrix, sizes, selection.rho)
+def _named(selection: Selection, sizes: NDArray[Any], gone: Flags, rules: MaskConventions) -> tuple[str, ...]:
+    choices = _wrong_choices(selection.matrix, sizes, selection.rho, rules)
     return tuple(id for id, wrong in choices if np.array_equal(gone, wrong))
 
 
-def _wrong_choices(matrix: NDArray[Any], sizes: NDArray[Any], rho: float) -> Iterator[tuple[str, Flags]]:
+def _wrong_choices(
+    matrix: NDArray[Any], sizes: NDArray[Any], rho: float, rules: MaskConventions
+) -> Iterator[tuple[str, Flags]]:
     size = sizes.size
-    count = int(rho * size)
+    count = int(rules.gone(sizes, rho).sum())
+    right = partial(rules.gone, rho=rho)
     ranked = np.sort(sizes, axis=None)
     candidates: list[tuple[str, Callable[[], Flags]]] = [
         ("prunes-nothing", lambda: np.zeros(sizes.shape, dtype=np.bool_)),
         ("prunes-everything", lambda: np.ones(sizes.shape, dtype=np.bool_)),
-        ("low-precision", lambda: smallest_first(sizes.astype(np.float32), count)),
-        ("low-precision", lambda: smallest_first(sizes.astype(np.float16), count)),
-        *(("low-precision", partial(_to_digits, sizes, count, digits)) for digits in (1, 2, 3, 4, 6)),
-        ("threshold-off-by-one", lambda: smallest_first(sizes, min(count + 1, size))),
-        ("threshold-off-by-one", lambda: smallest_first(sizes, max(count - 1, 0))),
-        ("threshold-off-by-one", lambda: smallest_first(sizes, int(np.ceil(rho * size)))),
-        ("threshold-off-by-one", lambda: smallest_first(sizes, round(rho * size))),
-        ("keeps-instead-of-prunes", lambda: ~smallest_first(sizes, count)),
-        ("keeps-instead-of-prunes", lambda: smallest_first(-sizes, count)),
-        ("keeps-instead-of-prunes", lambda: smallest_first(sizes, size - count)),
-        ("keeps-instead-of-prunes", lambda: smallest_first(sizes, int((1 - rho) * size))),
-        ("ties-dropped", lambda: sizes <= ranked[count - 1] if count else np.zeros(sizes.shape, dtype=np.bool_)),
+        ("low-precision", lambda: right(sizes.astype(np.float32))),
+        ("low-precision", lambda: right(sizes.astype(np.float16))),
+        *(("low-precision", partial(right, np.round(sizes, digits))) for digits in (1, 2, 3, 4, 6)),
+        ("threshold-off-by-one", lambda: right(sizes, more=1)),
+        ("threshold-off-by-one", lambda: right(sizes, more=-1)),
+        *(("threshold-off-by-one", partial(replace(rules, count=rule).gone, sizes, rho)) for rule in CHOICES["count"]),
+        ("keeps-instead-of-prunes", lambda: ~right(sizes)),
+        ("keeps-instead-of-prunes", lambda: right(-sizes)),
+        ("keeps-instead-of-prunes", lambda: replace(rules, count="ceil").gone(sizes, 1 - rho)),
+        ("keeps-instead-of-prunes", lambda: rules.gone(sizes, 1 - rho)),
         ("ties-dropped", lambda: sizes < ranked[min(count, size - 1)]),
-        ("ties-dropped", lambda: ~smallest_first(-sizes, size - count)),
+        *(("ties-dropped", partial(replace(rules, ties=rule).gone, sizes, rho)) for rule in CHOICES["ties"]),
         ("ties-dropped", lambda: sizes <= np.quantile(sizes, rho)),
         ("ties-dropped", lambda: sizes < np.quantile(sizes, rho)),
-        ("threshold-off-by-one", lambda: sizes <= ranked[min(count, size - 1)]),
-        ("absolute-values", lambda: smallest_first(np.abs(matrix), count)),
-        ("absolute-values", lambda: smallest_first(matrix, count)),
-        ("baseline-global-threshold", lambda: _per_row(sizes, rho)),
-        ("baseline-global-threshold", lambda: _per_row(sizes.T, rho).T),
-        ("clips-or-rounds-M", lambda: smallest_first(np.clip(sizes, 0.0, 1.0), count)),
-        ("baseline-score", lambda: smallest_first(np.where(sizes == matrix, sizes, 0.0), count)),
-        ("memory-layout", lambda: _as_in_memory(sizes, count)),
-        ("ties-dropped", lambda: smallest_first(sizes.T, count).T),
+        ("absolute-values", lambda: right(np.abs(matrix))),
+        ("absolute-values", lambda: right(matrix)),
+        ("baseline-global-threshold", lambda: replace(rules, threshold="row").gone(sizes, rho)),
+        ("baseline-global-threshold", lambda: replace(rules, threshold="row").gone(sizes.T, rho).T),
+        ("clips-or-rounds-M", lambda: right(np.clip(sizes, 0.0, 1.0))),
+        ("baseline-score", lambda: right(np.where(sizes == matrix, sizes, 0.0))),
+        ("memory-layout", lambda: smallest_first(sizes.ravel("K"), count).reshape(sizes.shape)),
+        ("ties-dropped", lambda: right(sizes.T).T),
     ]
     for id, choose in candidates:
         with np.errstate(over="ignore"):  # 1e200 is inf in float32
             chosen = choose()
         yield id, chosen
-
-
-def _to_digits(sizes: NDArray[Any], count: int, digits: int) -> Flags:
-    return smallest_first(np.round(sizes, digits), count)
-
-
-def _as_in_memory(sizes: NDArray[Any], count: int) -> Flags:
-    """Places in memory taken for places in the matrix."""
-    return smallest_first(sizes.ravel("K"), count).reshape(sizes.shape)
-
-
-def _per_row(sizes: NDArray[Any], rho: float) -> Flags:
-    return np.stack([smallest_first(row, int(rho * row.size)) for row in sizes])
 
 
 def _deterministic(context: Context, function: str) -> Finding:

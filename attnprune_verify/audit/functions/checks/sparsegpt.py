@@ -18,10 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.audit.functions.checks.inputs import keeping_checks
-from attnprune_verify.audit.functions.checks.pruning import as_convention, asked_layers, miscounted, over_layers
+from attnprune_verify.audit.functions.checks.pruning import (
+    as_convention,
+    asked_layers,
+    deterministic,
+    miscounted,
+    over_layers,
+)
 from attnprune_verify.audit.functions.checks.smaller import check, shrunk
 from attnprune_verify.audit.functions.checks.sparsegpt_mistakes import named, right_output
-from attnprune_verify.audit.functions.checks.structure import TIMES, precision_check
+from attnprune_verify.audit.functions.checks.structure import precision_check
 from attnprune_verify.audit.functions.context import Context
 from attnprune_verify.audit.functions.truth.conventions import MaskConventions, smallest_first, units
 from attnprune_verify.audit.functions.truth.layers import LinearLayer
@@ -133,17 +139,13 @@ def _outputs(context: Context, function: str, name: str) -> Finding:
         return Finding("passed", words, error=error, bound=bound, power=bound)
 
     found = over_layers(context, function, [layer for layer, _ in asked], judged, right)
-    return (
-        found
-        if found.status != "failed"
-        else as_convention(context, function, found, partial(_fits, context, function))
-    )
+    return as_convention(context, function, found, partial(_fits, context, function))
 
 
 def _fits(context: Context, function: str, conventions: MaskConventions) -> bool:
     """Return True where every output by a ratio is right under these conventions."""
-    if conventions.threshold == "matrix" or conventions.ties != "pruned-first":
-        return False  # a sweep has blocks, and its scores no ties
+    if conventions.ties != "pruned-first":
+        return False  # the scores of a sweep have no ties
     unit = context.precision(function).unit_roundoff
     names = ("values", "counts", "together")
     for layer in (layer for name in names for layer in asked_layers(context, function, name) if not layer.m):
@@ -159,20 +161,18 @@ def _judged(
     """The certificate of one layer's output, and the failure if it shows one."""
     answer = _ask(context, function, layer, options)
     weight, pruned = answer.parts[0], _pruned(answer, layer)
-    found = _certify(
-        layer, options, weight, pruned, context.precision(function).unit_roundoff, context.conventions(function)
-    )
+    rules = context.conventions(function)
+    found = _certify(layer, options, weight, pruned, context.precision(function).unit_roundoff, rules)
     if not found.problem:
         context.judged_matrix(function, layer.weight.shape)
         return found, None
-    ids = found.ids
+    ids, expected = found.ids, right_output(layer, options, np.asarray(pruned == 1), rules)
     if not ids and weight.shape == layer.weight.shape:
-        ids = (*named(layer, options, np.asarray(weight, dtype=float), pruned == 1), *found.part)
+        ids = (*named(layer, options, np.asarray(weight, dtype=float), pruned == 1, rules), *found.part)
         ids = tuple(id for id in ids if id != "unknown")
-        right = right_output(layer, options, np.asarray(pruned == 1))[0]
-        filled = (right == 0) & (weight != 0) & ((layer.weight == 0) | (pruned == 1))
+        filled = (expected[0] == 0) & (weight != 0) & ((layer.weight == 0) | (pruned == 1))
         ids += ("zeros-filled",) if filled.any() else ()
-    call = layer.call(function, right_output(layer, options, np.asarray(pruned == 1)))
+    call = layer.call(function, expected)
     call.keywords.update(options)
     said = f"{found.problem}, on {layer.describe()}"
     smaller = partial(shrunk, layer, LinearLayer.cuts, lambda one: _judged(context, function, one, options)[1], said)
@@ -263,7 +263,8 @@ def _choice(
     """Return the entries that had to be pruned given the residuals so far, and those too close to call."""
     columns = start.shape[1]
     chosen, loose = np.zeros(start.shape, dtype=np.bool_), np.zeros(start.shape, dtype=np.bool_)
-    width = options.get("blocksize", 128)
+    whole = conventions.threshold == "matrix" and not layer.m  # chosen before the first update
+    width = columns if whole else options.get("blocksize", 128)
     diagonal = np.diag(h.factor)
     for a in range(0, columns, width):
         b = min(a + width, columns)
@@ -272,7 +273,7 @@ def _choice(
             work = start[:, left:right] - residual[:, before] @ h.factor[before, left:right]
             scores = (work / diagonal[left:right]) ** 2
             noise = tolerance * max(float(scores.max()), 1e-300) * 1e-3
-            for place in units(scores.shape, "row" if layer.m else conventions.threshold):
+            for place in units(scores.shape, "row" if layer.m else conventions.threshold, width):
                 part = scores[place]
                 count = layer.n if layer.m else conventions.counts(part.size, layer.rho)[0]
                 if not layer.m and conventions.count == "authors" and 0 <= layer.rho < 1:
@@ -288,19 +289,13 @@ def _deterministic(context: Context, function: str) -> Finding:
     """Accept sums in another order: only differences beyond the certificate's bounds count."""
     unit, rules = context.precision(function).unit_roundoff, context.conventions(function)
 
-    def judged(layer: LinearLayer) -> Finding | None:
-        answers = [_ask(context, function, layer, {}) for _ in range(1 + TIMES)]
+    def differ(layer: LinearLayer, answers: list[Answer]) -> bool:
         if len({tuple(part.tobytes() for part in answer.parts) for answer in answers}) == 1:
-            return None
-        found = [_certify(layer, {}, each.parts[0], _pruned(each, layer), unit, rules) for each in answers]
-        if len({bool(one.problem) for one in found}) > 1 or all(one.problem for one in found):
-            return Finding("failed", "equal calls differ", ids=("nondeterministic",), call=layer.call(function))
-        return None
+            return False
+        found = (_certify(layer, {}, answer.parts[0], _pruned(answer, layer), unit, rules) for answer in answers)
+        return any(output.problem for output in found)
 
-    asked = (*asked_layers(context, function, "values"), *asked_layers(context, function, "groups")[:1])
-    return over_layers(
-        context, function, asked, judged, lambda count: Finding("passed", "equal calls agree, to rounding")
-    )
+    return deterministic(context, function, differ)
 
 
 def coarser_sparsegpt(context: Context, function: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from attnprune_verify.algorithms.baselines.sparsegpt import sparsegpt_report
 from attnprune_verify.audit.functions.naming.guarded_search import search_for_names
-from attnprune_verify.audit.functions.truth.conventions import smallest_first
+from attnprune_verify.audit.functions.truth.conventions import CHOICES, MaskConventions, smallest_first
 from attnprune_verify.audit.functions.truth.layers import LinearLayer
 
 __all__ = ["named", "right_output"]
@@ -25,16 +26,18 @@ _SINGLE = 1e-4  # what float32 may cost relative to the largest weight
 
 
 @search_for_names
-def named(layer: LinearLayer, options: Switches, weight: Matrix, gone: Flags) -> tuple[str, ...]:
+def named(
+    layer: LinearLayer, options: Switches, weight: Matrix, gone: Flags, rules: MaskConventions
+) -> tuple[str, ...]:
     """The known mistakes that give this output; several if they agree on the layer."""
     size = max(1.0, float(np.abs(weight).max()))
     room = (_float32_room(layer, options) if layer.weight.dtype == np.float32 else 1e-7) * size
-    right, chosen = right_output(layer, options, gone)
+    right, chosen = right_output(layer, options, gone, rules)
     off = float(np.abs(right - weight).max())
     if off <= room and (gone != chosen).any():
         return ("keeps-instead-of-prunes",) if (gone != chosen).all() else ()
     found: dict[str, None] = {}
-    for id, run in _candidates(layer, options):
+    for id, run in _candidates(layer, options, rules):
         try:
             other, flags = run()
         except (np.linalg.LinAlgError, IndexError, ValueError):
@@ -60,20 +63,22 @@ def _float32_room(layer: LinearLayer, options: Switches) -> float:
     return min(max(report.float32_stray, 1e-6), 1e-3)
 
 
-def right_output(layer: LinearLayer, options: Switches, gone: Flags) -> Output:
+def right_output(layer: LinearLayer, options: Switches, gone: Flags, rules: MaskConventions) -> Output:
     """The new weight and the pruned entries, by the original's sweep in float64; at rho = 0 if anything is pruned."""
     if not layer.m and layer.rho == 0 and not gone.any():
         return layer.weight.astype(float), np.zeros(layer.weight.shape, dtype=np.bool_)
-    return _sweep(layer, **_settings(options))
+    return _sweep(layer, **_settings(options, rules))
 
 
-def _settings(options: Switches) -> Switches:
-    return {"damp": options.get("percdamp", 0.01), "width": options.get("blocksize", 128)}
+def _settings(options: Switches, rules: MaskConventions) -> Switches:
+    return {"damp": options.get("percdamp", 0.01), "width": options.get("blocksize", 128), "rules": rules}
 
 
-def _candidates(layer: LinearLayer, options: Switches) -> Iterator[tuple[str, Callable[[], Output]]]:
-    settings = _settings(options)
-    damp, width = settings.values()
+def _candidates(
+    layer: LinearLayer, options: Switches, rules: MaskConventions
+) -> Iterator[tuple[str, Callable[[], Output]]]:
+    settings = _settings(options, rules)
+    damp = settings["damp"]
     nothing, all_ = (np.full(layer.weight.shape, gone, dtype=np.bool_) for gone in (False, True))
 
     def sweeps(switches: Mapping[str, Iterable[Switches]]) -> Iterator[tuple[str, Callable[[], Output]]]:
@@ -86,13 +91,14 @@ def _candidates(layer: LinearLayer, options: Switches) -> Iterator[tuple[str, Ca
         "baseline-damping": [{"damp": one} for one in (10 * damp, 0.1 * damp, 0.01, 0.01 * damp)],
         "baseline-dead-inputs": [{"hessian_factor": 2.0 * sequences}],
         "keeps-instead-of-prunes": [{"ratio": 1 - layer.rho}],
+        "baseline-global-threshold": [{"rules": replace(rules, threshold=unit)} for unit in CHOICES["threshold"]],
     }
     yield from sweeps(of_layer)
     yield "prunes-nothing", lambda: (layer.weight.astype(float), nothing)
     yield "prunes-everything", lambda: (np.zeros(layer.weight.shape), all_)
-    yield "baseline-axis", lambda: _transposed(layer, damp, width)
-    yield "baseline-axis", lambda: _turned(layer, damp, width)
-    yield "baseline-update", lambda: _in_order(layer, damp, width)
+    yield "baseline-axis", lambda: _transposed(layer, settings)
+    yield "baseline-axis", lambda: _turned(layer, settings)
+    yield "baseline-update", lambda: _in_order(layer, settings)
     if layer.m:
         groups: list[Switches] = [{"stale": True}, {"unstructured": True}, {"group": 2, "every": 4}]
         groups += [{"group": count} for count in (layer.m - layer.n, int(layer.m * layer.rho))]
@@ -101,23 +107,23 @@ def _candidates(layer: LinearLayer, options: Switches) -> Iterator[tuple[str, Ca
         yield "group-convention", lambda: (layer.weight.astype(float), nothing)
 
 
-def _transposed(layer: LinearLayer, damp: float, width: int) -> Output:
+def _transposed(layer: LinearLayer, settings: Switches) -> Output:
     turned = LinearLayer(layer.name, layer.weight.T, layer.X, layer.rho, layer.n, layer.m)
-    weight, gone = _sweep(turned, damp=damp, width=width)
+    weight, gone = _sweep(turned, **settings)
     return weight.T, gone.T
 
 
-def _turned(layer: LinearLayer, damp: float, width: int) -> Output:
-    weight, gone = _sweep(layer, damp=damp, width=width)
+def _turned(layer: LinearLayer, settings: Switches) -> Output:
+    weight, gone = _sweep(layer, **settings)
     return weight.T, gone.T
 
 
-def _in_order(layer: LinearLayer, damp: float, width: int) -> Output:
+def _in_order(layer: LinearLayer, settings: Switches) -> Output:
     """The columns with the largest inputs first."""
     order = np.argsort(-(layer.X.astype(float).reshape(-1, layer.X.shape[-1]) ** 2).sum(axis=0))
     back = np.argsort(order)
     sorted_ = LinearLayer(layer.name, layer.weight[:, order], layer.X[..., order], layer.rho, layer.n, layer.m)
-    weight, gone = _sweep(sorted_, damp=damp, width=width)
+    weight, gone = _sweep(sorted_, **settings)
     return weight[:, back], gone[:, back]
 
 
@@ -126,9 +132,10 @@ def _sweep(
     *,
     damp: float,
     width: int,
+    rules: MaskConventions,
     update: bool = True,
     across: bool = True,
-    offset: int = 1,
+    more: int = 0,
     power: float = 2.0,
     inverse_diagonal: bool = False,
     damp_first: bool = False,
@@ -137,7 +144,6 @@ def _sweep(
     hessian_factor: float = 2.0,
     zero_dead: bool = True,
     fill_dead: bool = True,
-    per_row: bool = False,
     keep: bool = False,
     ratio: float | None = None,
     identity: bool = False,
@@ -152,9 +158,8 @@ def _sweep(
     mean_dead: bool = False,
     updating: str = "right",
     centred: bool = False,
-    first_cut: bool = False,
+    cut_of: int = 0,
 ) -> Output:
-    cut = 0.0
     X = layer.X.astype(float) if layer.X.ndim == 3 else layer.X.astype(float)[None]
     flat = X.reshape(-1, X.shape[-1])
     flat = flat - flat.mean(axis=0) if centred else flat
@@ -181,17 +186,22 @@ def _sweep(
     rho = layer.rho if ratio is None else ratio
     m = 0 if unstructured else every or layer.m
     original = W.copy()
+    spread = np.ones(len(U)) if magnitude else scale**power
+    cut, first = 0.0, W[:, :cut_of] ** 2 / spread[:cut_of]
+    if cut_of:
+        cut = float(first[_threshold(first, rho, more, rules)].max(initial=0.0))
+    whole = rules.threshold == "matrix" and not m
     for a in range(0, W.shape[1], width):
         b = min(a + width, W.shape[1])
-        if not m:
-            scores = W[:, a:b] ** 2 if magnitude else W[:, a:b] ** 2 / scale[a:b] ** power
-            gone[:, a:b] = (scores <= cut if a and first_cut else _threshold(scores, rho, offset, per_row)) ^ keep
-            cut = cut if a else float(scores[gone[:, a:b]].max(initial=0.0))
+        if not m and not (a and whole):
+            part = slice(a, W.shape[1] if whole else b)
+            scores = W[:, part] ** 2 / spread[part]
+            gone[:, part] = (scores <= cut if cut_of else _threshold(scores, rho, more, rules)) ^ keep
         for j in range(a, b):
             if m and (j - a) % m == 0:
                 part = slice(j, j + m)
                 base = original[:, part] if stale else W[:, part]
-                scores = base**2 if magnitude else base**2 / scale[part] ** power
+                scores = base**2 / spread[part]
                 count = layer.n if group is None else group
                 gone[:, part] = np.stack([smallest_first(-row if largest else row, count) for row in scores]) ^ keep
             kept = np.where(gone[:, j], 0.0, W[:, j])
@@ -230,15 +240,15 @@ _DAMPINGS: dict[str, Callable[[Matrix], Any]] = {
 
 
 _SWITCHES: dict[str, list[Switches]] = {
-    "baseline-no-update": [{"update": False}, {"update": False, "offset": 0}, {"across": False}, {"diagonal": True}],
-    "threshold-off-by-one": [{"offset": 0}, {"offset": -1}],
+    "baseline-no-update": [{"update": False}, {"update": False, "more": -1}, {"across": False}, {"diagonal": True}],
+    "threshold-off-by-one": [{"more": -1}, {"more": -2}, {"more": 1}],
     "baseline-score": [
-        {"power": 1.0}, {"power": 1.0, "offset": 0}, {"power": 4.0}, {"power": -2.0}, {"inverse_diagonal": True},
+        {"power": 1.0}, {"power": 1.0, "more": -1}, {"power": 4.0}, {"power": -2.0}, {"inverse_diagonal": True},
         {"by_input": True}, {"centred": True},
     ],
     "baseline-ignores-activations": [
         {"power": 0.0}, {"identity": True}, {"magnitude": True}, {"magnitude": True, "update": False},
-        {"magnitude": True, "update": False, "offset": 0},
+        {"magnitude": True, "update": False, "more": -1},
     ],
     "baseline-damping": [
         {"damp": 0.0}, {"damp_first": True}, *({"damp_by": name} for name in _DAMPINGS if name != "mean"),
@@ -247,24 +257,15 @@ _SWITCHES: dict[str, list[Switches]] = {
         {"tokens": True}, {"hessian_factor": 1.0}, {"mean_dead": True}, {"zero_dead": False}, {"fill_dead": False},
     ],
     "baseline-global-threshold": [
-        *({"width": width} for width in (10**6, 1, 32, 64, 128, 256)), {"per_row": True},
-        {"first_cut": True},
-        {"per_row": True, "offset": 0},
+        *({"width": width} for width in (10**6, 1, 32, 64, 128, 256)), *({"cut_of": width} for width in (128, 10**6)),
     ],
-    "keeps-instead-of-prunes": [{"keep": True}, {"keep": True, "offset": 0}],
-    "baseline-update": [{"updating": rule, "offset": offset} for offset in (1, 0) for rule in _UPDATES],
+    "keeps-instead-of-prunes": [{"keep": True}, {"keep": True, "more": -1}],
+    "baseline-update": [{"updating": rule, "more": more} for more in (0, -1) for rule in _UPDATES],
 }  # fmt: skip
 """The sweeps that each mistake makes, whatever the layer."""
 
 
-def _threshold(scores: Matrix, rho: float, offset: int, per_row: bool) -> Flags:
-    """The original's `<= sorted[int(size rho)]`; offset 0 and -1 prune exactly int(size rho), and one less."""
-    if per_row:
-        return np.concatenate([_threshold(row[None], rho, offset, False) for row in scores])
-    if rho == 1 and offset == 1:
-        return np.ones(scores.shape, dtype=np.bool_)
-    ranked = np.sort(scores, axis=None)
-    index = int(scores.size * rho)
-    if offset == 1:
-        return np.asarray(scores <= ranked[index])
-    return smallest_first(scores, max(index + offset, 0))
+def _threshold(scores: Matrix, rho: float, more: int, rules: MaskConventions) -> Flags:
+    """The entries that go of a block; at rho = 0 the original takes one, as at any other ratio below 1."""
+    least = rho == 0 and rules.count == "authors"
+    return rules.gone(scores, rho, more + least, width=scores.shape[1])

@@ -7,6 +7,7 @@ with the rounding of the original's float32 computation.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,14 +17,21 @@ from numpy.typing import NDArray
 from attnprune_verify.algorithms.baselines.wanda import wanda_report
 from attnprune_verify.audit.functions.checks.factors import by_columns
 from attnprune_verify.audit.functions.checks.inputs import keeping_checks
-from attnprune_verify.audit.functions.checks.pruning import as_convention, asked_layers, miscounted, over_layers
+from attnprune_verify.audit.functions.checks.pruning import (
+    as_convention,
+    asked_layers,
+    deterministic,
+    miscounted,
+    over_layers,
+)
 from attnprune_verify.audit.functions.checks.smaller import check, shrunk
-from attnprune_verify.audit.functions.checks.structure import TIMES, precision_check
+from attnprune_verify.audit.functions.checks.structure import precision_check
 from attnprune_verify.audit.functions.context import Context
 from attnprune_verify.audit.functions.naming.guarded_search import search_for_names
-from attnprune_verify.audit.functions.truth.conventions import MaskConventions, smallest_first
+from attnprune_verify.audit.functions.truth.conventions import CHOICES, MaskConventions, smallest_first
 from attnprune_verify.audit.functions.truth.layers import LinearLayer, layers
 from attnprune_verify.audit.record import Check, Finding
+from attnprune_verify.audit.subject.answers import Answer
 
 __all__ = ["coarser_wanda", "wanda_checks"]
 
@@ -53,7 +61,7 @@ def wanda_checks(function: str) -> Iterator[Check]:
         yield check(function, name, says, partial(_wanda, name=name), required=name == "values")
     if function == "wanda":  # which returns weights; a mask has no precision
         yield precision_check(function)
-    yield check(function, "deterministic", "equal calls agree", _deterministic)
+    yield check(function, "deterministic", "equal calls agree", partial(deterministic, differ=_differ))
     yield from keeping_checks(function)
 
 
@@ -80,11 +88,7 @@ def _wanda(context: Context, function: str, name: str) -> Finding:
         return Finding("passed", f"{count} layers, entry by entry; {loose[0]} entries undecided", power=0.0)
 
     found = over_layers(context, function, asked_layers(context, function, name), judged, right)
-    return (
-        found
-        if found.status != "failed"
-        else as_convention(context, function, found, partial(_fits, context, function))
-    )
+    return as_convention(context, function, found, partial(_fits, context, function))
 
 
 def _fits(context: Context, function: str, conventions: MaskConventions) -> bool:
@@ -98,8 +102,7 @@ def _under(context: Context, function: str, layer: LinearLayer, conventions: Mas
     answer = context.remembered(function, layer.arguments, dict(layer.keywords), where=layer.name)
     got = answer.parts[-1]
     gone = got == 0 if function == "wanda" and len(answer.parts) == 1 else got == 1
-    norms = np.linalg.norm(layer.X.astype(float).reshape(-1, layer.X.shape[-1]), axis=0)
-    scores, tied = np.abs(layer.weight.astype(float)) * norms, layer.name in ("ties", "all equal")
+    scores, tied = _scores(layer), layer.name in ("ties", "all equal")
     if gone.shape != scores.shape:
         return False
     if (
@@ -107,6 +110,11 @@ def _under(context: Context, function: str, layer: LinearLayer, conventions: Mas
     ):  # nobody can tell whether they went
         return True
     return conventions.fits(gone, scores, layer.rho, tied=tied)
+
+
+def _scores(layer: LinearLayer) -> Scores:
+    norms = np.linalg.norm(layer.X.astype(float).reshape(-1, layer.X.shape[-1]), axis=0)
+    return np.asarray(np.abs(layer.weight.astype(float)) * norms)
 
 
 def _judged(context: Context, function: str, layer: LinearLayer) -> tuple[Finding | None, int]:
@@ -121,20 +129,19 @@ def _judged(context: Context, function: str, layer: LinearLayer) -> tuple[Findin
         if len(answer.parts) == 1 and problem is None:
             zeros = layer.weight == 0  # nobody can tell whether these were pruned
             pruned, loose = np.where(zeros, report.pruned, pruned == 0), loose | zeros
-    declared = context.conventions(function)
-    unlike = not layer.m and declared != MaskConventions.declared(function, {})
-    if problem is None and unlike and _under(context, function, layer, declared):
-        return None, 0
-    problem = problem or _problem(pruned, layer, report.pruned, loose)
-    if problem is None and unlike:
-        problem = "other entries go than CONVENTIONS declares", ("convention",)
+    rules, right = context.conventions(function), report.pruned
+    if not layer.m and rules != MaskConventions.declared(function, {}):
+        if problem is None and _under(context, function, layer, rules):
+            return None, 0
+        right, loose = rules.gone(_scores(layer), layer.rho), np.zeros_like(loose)
+    problem = problem or _problem(pruned, layer, right, loose, rules)
     count = int(loose.sum())
     if problem is None:
         context.judged_matrix(function, layer.weight.shape)
         return None, count
     reason, ids = problem
-    weight = np.where(report.pruned, 0.0, layer.weight)
-    call = layer.call(function, (weight, report.pruned) if function == "wanda" else (report.pruned,))
+    weight = np.where(right, 0.0, layer.weight)
+    call = layer.call(function, (weight, right) if function == "wanda" else (right,))
     said = f"{reason}, on {layer.describe()}"
     smaller = partial(shrunk, layer, LinearLayer.cuts, lambda one: _judged(context, function, one)[0], said)
     return Finding("failed", said, ids=ids, call=call, shrink=smaller), count
@@ -146,16 +153,17 @@ def _changed_weight(parts: tuple[NDArray[Any], ...], layer: LinearLayer) -> tupl
     if weight.shape != layer.weight.shape or weight.dtype.kind != "f" or len(parts) > 2:
         return f"returns {weight.dtype} of shape {weight.shape} instead of {layer.weight.shape}", ("wrong-shape",)
     if not ((weight == layer.weight) | (weight == 0)).all():
-        single = layer.weight.astype(np.float32)
-        return "changes weights that it keeps", (
-            ("low-precision",) if ((weight == single) | (weight == 0)).all() else ("unknown",)
-        )
+        coarse = (layer.weight.astype(dtype) for dtype in (np.float32, np.float16))
+        rounded = any(((weight == each) | (weight == 0)).all() for each in coarse)
+        return "changes weights that it keeps", ("low-precision" if rounded else "unknown",)
     if len(parts) == 2 and parts[1].shape == weight.shape and ((parts[1] == 1) & (weight != 0)).any():
         return "pruned weights are not 0", ("keeps-instead-of-prunes",)
     return None
 
 
-def _problem(got: NDArray[Any], layer: LinearLayer, right: Flags, loose: Flags) -> tuple[str, tuple[str, ...]] | None:
+def _problem(
+    got: NDArray[Any], layer: LinearLayer, right: Flags, loose: Flags, rules: MaskConventions
+) -> tuple[str, tuple[str, ...]] | None:
     if got.shape != right.shape or got.dtype.kind not in "biuf":
         ids = ("baseline-axis",) if got.shape == right.T.shape and right.shape != right.T.shape else ("wrong-shape",)
         return f"returns {got.dtype} of shape {got.shape} instead of {right.shape}", ids
@@ -163,84 +171,83 @@ def _problem(got: NDArray[Any], layer: LinearLayer, right: Flags, loose: Flags) 
         return "returns something else than 0 and 1", ("wrong-shape",)
     gone = got == 1
     wrong = (gone != right) & ~loose
-    width = layer.m or right.shape[1]
+    width = layer.m or (right.shape[1] if rules.threshold == "row" else right.size)
     counts = gone.reshape(-1, width).sum(axis=1), right.reshape(-1, width).sum(axis=1)
     if not wrong.any() and np.array_equal(*counts):
         return None
-    where = "group" if layer.m else "row"
+    where = "group" if layer.m else rules.threshold
     reason = (
         f"{int(wrong.sum())} decided entries are wrong; per {where} it prunes {counts[0].min()} to {counts[0].max()} "
         f"where {counts[1].max()} is right"
     )
-    return reason, _named(layer, gone, right, loose, np.abs(counts[0].astype(int) - counts[1]))
+    return reason, _named(layer, gone, right, loose, np.abs(counts[0].astype(int) - counts[1]), rules)
 
 
 @search_for_names
-def _named(layer: LinearLayer, gone: Flags, right: Flags, loose: Flags, off: NDArray[Any]) -> tuple[str, ...]:
+def _named(
+    layer: LinearLayer, gone: Flags, right: Flags, loose: Flags, off: NDArray[Any], rules: MaskConventions
+) -> tuple[str, ...]:
     """The known mistakes that prune these entries, `off` in each row or group more or fewer than is right."""
     known = ["prunes-everything"] * bool(gone.all()) + ["prunes-nothing"] * (not gone.any())
-    known += [id for id, choose in _wrong_choices(layer) if not ((gone != choose()) & ~loose).any()]
+    known += [id for id, choose in _wrong_choices(layer, rules) if not ((gone != choose()) & ~loose).any()]
     if off.max() == off.min() == 1:
         known.append("threshold-off-by-one")
     if not off.any():
-        norms = np.linalg.norm(layer.X.astype(float).reshape(-1, layer.X.shape[-1]), axis=0)
-        known += by_columns(np.abs(layer.weight.astype(float)) * norms, gone, layer.m or gone.shape[1])
-    known += (
-        []
-        if known
-        else [id for ids, choose in _two_mistakes(layer) if not ((gone != choose()) & ~loose).any() for id in ids]
-    )
-    return tuple(dict.fromkeys((*known, *miscounted(gone, right, layer.m or right.shape[1]))))
+        known += by_columns(_scores(layer), gone, layer.m or gone.shape[1])
+    if not known:
+        two = _two_mistakes(layer, rules)
+        known += [id for ids, choose in two if not ((gone != choose()) & ~loose).any() for id in ids]
+    return tuple(dict.fromkeys((*known, *miscounted(gone, right, gone.size // len(off)))))
 
 
-def _two_mistakes(layer: LinearLayer) -> Iterator[tuple[tuple[str, str], Callable[[], Flags]]]:
-    """A wrong score, and another count or threshold than the row's."""
+def _two_mistakes(layer: LinearLayer, rules: MaskConventions) -> Iterator[tuple[tuple[str, str], Callable[[], Flags]]]:
+    """A wrong score, and another count or threshold."""
     rho, columns = layer.rho, layer.weight.shape[1]
     for id, score in _wrong_scores(layer.weight.astype(float), layer.X.astype(float)):
         if layer.m:
             yield (id, "group-convention"), partial(_groups, score, layer.m, layer.m - layer.n)
             yield (id, "pattern-dropped"), partial(_rows, score, columns * layer.n // layer.m)
             continue
-        yield (id, "baseline-global-threshold"), partial(smallest_first, score, int(score.size * rho))
-        yield (id, "keeps-instead-of-prunes"), partial(_rows, -score, int(columns * rho))
-        for count in {
-            int(columns * rho) + 1,
-            int(columns * rho) - 1,
-            round(columns * rho),
-            int(np.ceil(columns * rho)),
-        }:
-            yield (id, "threshold-off-by-one"), partial(_rows, score, min(max(count, 0), columns))
+        yield (id, "baseline-global-threshold"), partial(_otherwise(rules).gone, score, rho)
+        yield (id, "keeps-instead-of-prunes"), partial(rules.gone, -score, rho)
+        for choose in _other_counts(rules):
+            yield (id, "threshold-off-by-one"), partial(choose, score, rho)
 
 
-def _wrong_choices(layer: LinearLayer) -> Iterator[tuple[str, Callable[[], Flags]]]:
-    weight, X = np.abs(layer.weight.astype(float)), layer.X.astype(float).reshape(-1, layer.X.shape[-1])
-    norms = np.linalg.norm(X, axis=0)
-    scores, other_scores = weight * norms, _wrong_scores(layer.weight.astype(float), layer.X.astype(float))
+def _otherwise(rules: MaskConventions) -> MaskConventions:
+    """The threshold of a row for that of the matrix, or the reverse."""
+    return replace(rules, threshold="matrix" if rules.threshold == "row" else "row")
+
+
+def _other_counts(rules: MaskConventions) -> Iterator[Callable[[Scores, float], Flags]]:
+    yield from (partial(rules.gone, more=more) for more in (1, -1))
+    yield from (replace(rules, count=count).gone for count in CHOICES["count"])
+
+
+def _wrong_choices(layer: LinearLayer, rules: MaskConventions) -> Iterator[tuple[str, Callable[[], Flags]]]:
+    weight, scores = np.abs(layer.weight.astype(float)), _scores(layer)
+    other_scores = _wrong_scores(layer.weight.astype(float), layer.X.astype(float))
+    norms = np.linalg.norm(layer.X.astype(float).reshape(-1, layer.X.shape[-1]), axis=0)
     if layer.m:
         yield from _wrong_groups(layer, scores, norms, other_scores)
         return
     rho, (rows, columns) = layer.rho, weight.shape
-    count = int(columns * rho)
-    ranked = np.sort(scores, axis=1)
+    right = partial(rules.gone, rho=rho)
     for id, wrong in other_scores:
-        yield id, partial(_rows, wrong, count)
-    yield "keeps-instead-of-prunes", lambda: ~_rows(scores, count)
-    yield "keeps-instead-of-prunes", lambda: _rows(-scores, count)
-    yield "keeps-instead-of-prunes", lambda: _rows(scores, columns - count)
-    yield "baseline-global-threshold", lambda: smallest_first(scores, int(scores.size * rho))
-    yield "baseline-global-threshold", lambda: scores <= _ranked(scores, int(scores.size * rho))
-    yield "baseline-axis", lambda: _rows(scores.T, int(rows * rho)).T
+        yield id, partial(right, wrong)
+    yield "keeps-instead-of-prunes", lambda: ~right(scores)
+    yield "keeps-instead-of-prunes", lambda: right(-scores)
+    yield "keeps-instead-of-prunes", lambda: replace(rules, count="ceil").gone(scores, 1 - rho)
+    yield "baseline-global-threshold", lambda: _otherwise(rules).gone(scores, rho)
+    yield "baseline-global-threshold", lambda: replace(_otherwise(rules), count="authors").gone(scores, rho)
+    yield "baseline-axis", lambda: right(scores.T).T
     if rows == columns:
-        yield "baseline-axis", lambda: _rows(weight.T * norms, count).T
-        yield "baseline-axis", lambda: _rows(scores, count).T
-    yield "threshold-off-by-one", lambda: _rows(scores, min(count + 1, columns))
-    yield "threshold-off-by-one", lambda: _rows(scores, max(count - 1, 0))
-    yield "threshold-off-by-one", lambda: _rows(scores, int(np.ceil(columns * rho)))
-    yield "threshold-off-by-one", lambda: _rows(scores, round(columns * rho))
-    yield "ties-dropped", lambda: scores <= ranked[:, [max(count - 1, 0)]]
-    yield "ties-dropped", lambda: scores < ranked[:, [min(count, columns - 1)]]
-    yield "ties-dropped", lambda: scores <= ranked[:, [min(count, columns - 1)]]
-    yield "ties-dropped", lambda: ~_rows(-scores, columns - count)
+        yield "baseline-axis", lambda: right(weight.T * norms).T
+        yield "baseline-axis", lambda: right(scores).T
+    for choose in _other_counts(rules):
+        yield "threshold-off-by-one", partial(choose, scores, rho)
+    for ties in CHOICES["ties"]:
+        yield "ties-dropped", partial(replace(rules, ties=ties).gone, scores, rho)
 
 
 def _wrong_scores(weight: Scores, inputs: Scores) -> list[tuple[str, Scores]]:
@@ -300,24 +307,13 @@ def _apart(array: NDArray[Any], width: int) -> NDArray[Any]:
     return array.reshape(rows, width, columns // width).transpose(0, 2, 1).reshape(rows, columns)
 
 
-def _ranked(scores: Scores, index: int) -> float:
-    return float(np.sort(scores, axis=None)[min(index, scores.size - 1)])
-
-
 def _rows(scores: NDArray[Any], count: int) -> Flags:
     return np.stack([smallest_first(row, count) for row in scores])
 
 
-def _deterministic(context: Context, function: str) -> Finding:
-    def judged(layer: LinearLayer) -> Finding | None:
-        calls = [context.call(function, layer.arguments, dict(layer.keywords)).parts[-1] for _ in range(1 + TIMES)]
-        loose = wanda_report(layer.weight, layer.X, layer.rho, prune_n=layer.n, prune_m=layer.m).undecided
-        first = calls[0]
-        if any(
-            two.shape != first.shape or (two.shape == loose.shape and ((first != two) & ~loose).any()) for two in calls
-        ):
-            return Finding("failed", "two equal calls differ", ids=("nondeterministic",), call=layer.call(function))
-        return None
-
-    asked = (*asked_layers(context, function, "values"), *asked_layers(context, function, "groups")[:1])
-    return over_layers(context, function, asked, judged, lambda count: Finding("passed", "equal calls agree"))
+def _differ(layer: LinearLayer, answers: list[Answer]) -> bool:
+    loose = wanda_report(layer.weight, layer.X, layer.rho, prune_n=layer.n, prune_m=layer.m).undecided
+    first, *others = (answer.parts[-1] for answer in answers)
+    return any(
+        two.shape != first.shape or (two.shape == loose.shape and ((first != two) & ~loose).any()) for two in others
+    )

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["MaskConventions", "patterns_of", "smallest_first", "units"]
+__all__ = ["CHOICES", "MaskConventions", "patterns_of", "smallest_first", "units"]
 
 Flags = NDArray[np.bool_]
-_CHOICES = {
+CHOICES = {
     "count": ("floor", "round", "ceil", "authors", "exact"),
     "threshold": ("matrix", "row", "block"),
     "ties": ("pruned-first", "kept-first", "kept-all", "pruned-all"),
@@ -59,10 +59,10 @@ class MaskConventions:
         MaskConventions(count='round', threshold='row', ties='pruned-first')
         """
         for name, choice in given.items():
-            if name not in _CHOICES:
-                raise InvalidInstance(f"CONVENTIONS must be of {', '.join(_CHOICES)}; got {name!r}")
-            if choice not in _CHOICES[name]:
-                raise InvalidInstance(f"CONVENTIONS[{name!r}] must be of {', '.join(_CHOICES[name])}; got {choice!r}")
+            if name not in CHOICES:
+                raise InvalidInstance(f"CONVENTIONS must be of {', '.join(CHOICES)}; got {name!r}")
+            if choice not in CHOICES[name]:
+                raise InvalidInstance(f"CONVENTIONS[{name!r}] must be of {', '.join(CHOICES[name])}; got {choice!r}")
         return replace(_default(function), **given)
 
     def others(self) -> Iterator[MaskConventions]:
@@ -70,7 +70,7 @@ class MaskConventions:
         names = [field.name for field in fields(self)]
         for changes in (1, 2, 3):
             for changed in combinations(names, changes):
-                for choices in product(*(_CHOICES[name] for name in changed)):
+                for choices in product(*(CHOICES[name] for name in changed)):
                     rules = replace(self, **dict(zip(changed, choices, strict=True)))
                     if all(getattr(rules, name) != getattr(self, name) for name in changed) and rules.count != (
                         "floor" if self.count == "authors" else "exact"
@@ -110,6 +110,22 @@ class MaskConventions:
             return True
         most, least = scores[gone].max(initial=-np.inf), scores[~gone].min(initial=np.inf)
         return not tied and int(gone.sum()) == count and bool(most - least <= _CLOSE * abs(least))
+
+    def gone(self, scores: NDArray[Any], rho: float, more: int = 0, *, width: int = 128) -> Flags:
+        """The entries that go, or of every unit `more` than that.
+
+        Examples
+        --------
+        >>> MaskConventions("ceil", "row").gone(np.array([[1.0, 2.0, 3.0], [9.0, 8.0, 7.0]]), 0.5)
+        array([[ True,  True, False],
+               [False,  True,  True]])
+        """
+        gone = np.zeros(scores.shape, dtype=np.bool_)
+        for place in units(scores.shape, self.threshold, width):
+            size = scores[place].size
+            count, *_ = self.counts(size, rho)
+            gone[place] = self.chosen(scores[place], min(max(count + more, 0), size))
+        return gone
 
     def chosen(self, scores: NDArray[Any], count: int) -> Flags:
         """The entries of a matrix, row or block that go, where `count` do."""
