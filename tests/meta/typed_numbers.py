@@ -15,8 +15,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 COUNTS = Path(__file__).with_suffix(".json")
-WRITTEN = ("docs/kernel_bugs.md", "docs/audited_programs.md", "docs/kernels_real.md", "docs/released_shapes.md")
-"""Pages that a command writes whole and a test compares: tests/audit/kernel/kill_matrix.py,
+WRITTEN = (
+    "docs/bank.md",
+    "docs/kernel_bugs.md",
+    "docs/audited_programs.md",
+    "docs/kernels_real.md",
+    "docs/released_shapes.md",
+)
+"""Pages that a command writes whole and a test compares: benchmarks/bank, tests/audit/kernel/kill_matrix.py,
 benchmarks/audit_the_field.py, benchmarks/real_kernels."""
 _AROUND = 24  # characters on each side, chosen: enough to tell one number from the next
 _FENCE = re.compile(r"^```.*?^```[ ]*$", flags=re.DOTALL | re.MULTILINE)

@@ -166,6 +166,7 @@ WRONG = {
     "inverted sign": (FLASH3, {"times": np.float32(-1)}, "output-scale"),
     "garbage": (FLASH3, {"q_scale": 3, "k_scale": -1, "v_scale": 5}, "unknown"),
     "weights that sum to .64": (PLAIN, {"rounded": "after"}, "weights-not-normalised"),
+    "weights divided, then rounded": (PLAIN, {"rounded": "divided"}, "output-scale"),
     "weights that sum to .64, online": (PLAIN, {"rounded": "after", "tile": 64}, "weights-not-normalised"),
     "weights after the sum, with a factor": (
         {**FLASH3, "p": weights(E4M3, "before", 256)},

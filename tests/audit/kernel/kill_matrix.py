@@ -48,6 +48,7 @@ class WrongKernel:
     issue: tuple[str, str] | None = None  # number and cause, of an emulation
     check: str = ""  # of values, that finds it
     mode: str = ""  # in which it shows
+    date: str = ""  # of the issue, year and month
 
     @property
     def needs(self) -> str | None:
@@ -143,7 +144,8 @@ def bugs(results: list[tuple[WrongKernel, list[Record]]]) -> str:
             "# Bugs that happened",
             "",
             "Mistakes that public issues of attention kernels describe, each written anew as an edit of a right kernel",
-            "(`tests/audit/kernel/wrong/zoo.toml`). Written by `python tests/audit/kernel/kill_matrix.py bugs`.",
+            "(`tests/audit/kernel/wrong/zoo.toml`). Written by `python tests/audit/kernel/kill_matrix.py bugs`. The",
+            "[bank](bank.md) has more of them, and which rules of other people see them.",
             "",
             f"**{found} of {len(results)} fail; {named} get the names they should.**",
             "",

@@ -214,6 +214,12 @@ WRONG_GRADIENTS = {
     "duplicates once": (lambda q, k, v, do, x: gradients(q, k, v, do, once(x, k)), "index-duplicates"),
     "-1 adds to the first key": (lambda q, k, v, do, x: gradients(q, k, v, do, np.where(x < 0, 0, x)), "index-padding"),
 }
+UNSEEN_GRADIENTS = {
+    "columns are compared with the number of keys": (lambda q, k, v, do, x: (
+        gradients(q, k, v, do, x)[0],
+        *gradients(q, k, v, do, np.where(np.arange(x.shape[-1]) < k.shape[2], x, -1))[1:]), "index-bounds"),
+}  # fmt: skip
+"""Wrong in lists that are longer than there are keys, of which the audit asks none yet."""
 
 
 def tail_read(q, k, v, block_table, lengths):
