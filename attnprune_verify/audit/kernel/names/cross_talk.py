@@ -49,7 +49,7 @@ def other_heads(context: KernelContext, function: str, sample: KernelSample) -> 
             left = np.linalg.norm(got - weights @ sample.v[value], axis=(2, 3))
             for place in wrong:
                 fits[place] += [(key, value)] * bool(left[place] <= _LEFT * off[place])
-    if not all(fits.values()):
+    if not wrong or not all(fits.values()):  # where log sum exp alone is wrong, no head is
         return None
     # Of one key or of equal ones the weights say nothing: then those are read that belong to the values
     read = {place: min(found, key=lambda pair: pair[0] != pair[1]) for place, found in fits.items()}
