@@ -291,7 +291,11 @@ def _wrong_choices(
         *(("low-precision", partial(right, np.round(sizes, digits))) for digits in (1, 2, 3, 4, 6)),
         ("threshold-off-by-one", lambda: right(sizes, more=1)),
         ("threshold-off-by-one", lambda: right(sizes, more=-1)),
-        *(("threshold-off-by-one", partial(replace(rules, count=rule).gone, sizes, rho)) for rule in CHOICES["count"]),
+        *(
+            ("threshold-off-by-one", partial(replace(rules, count=rule).gone, sizes, rho))
+            for rule in CHOICES["count"]
+            if rule != "authors"
+        ),
         ("keeps-instead-of-prunes", lambda: ~right(sizes)),
         ("keeps-instead-of-prunes", lambda: right(-sizes)),
         ("keeps-instead-of-prunes", lambda: replace(rules, count="ceil").gone(sizes, 1 - rho)),
@@ -300,6 +304,7 @@ def _wrong_choices(
         *(("ties-dropped", partial(replace(rules, ties=rule).gone, sizes, rho)) for rule in CHOICES["ties"]),
         ("ties-dropped", lambda: sizes <= np.quantile(sizes, rho)),
         ("ties-dropped", lambda: sizes < np.quantile(sizes, rho)),
+        ("threshold-off-by-one", lambda: replace(rules, count="authors").gone(sizes, rho)),
         ("absolute-values", lambda: right(np.abs(matrix))),
         ("absolute-values", lambda: right(matrix)),
         ("baseline-global-threshold", lambda: replace(rules, threshold="row").gone(sizes, rho)),
