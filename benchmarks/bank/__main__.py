@@ -1,4 +1,4 @@
-"""How many public bugs, and how many right programs, each rule that people use fails.
+"""Count the public bugs and the right programs that each rule of people fails.
 
     python -m benchmarks.bank [stored] [write] [--share 0/2]
 
@@ -33,7 +33,7 @@ def judged(program: Program) -> Judged:
 
 
 def kept() -> dict[str, Judged]:
-    """What is stored, by digest."""
+    """Read the stored judgements, by digest."""
     lines = KEPT.read_text(encoding="utf-8").splitlines() if KEPT.exists() else []
     return {one["digest"]: one["fails"] for one in map(json.loads, lines)}
 
@@ -49,7 +49,7 @@ def judge_the_rest(programs: list[Program]) -> None:
 
 
 def counted(rule: str, programs: list[Program]) -> tuple[int, int]:
-    """How many of the programs that are judged a rule fails, and of how many it asks anything."""
+    """Count the judged programs that a rule fails, and those of which it asks anything."""
     found = kept()
     said = [found[program.digest][rule] for program in programs if program.digest in found]
     return sum(one is True for one in said), sum(one is not None for one in said)

@@ -51,7 +51,7 @@ def other_heads(context: KernelContext, function: str, sample: KernelSample) -> 
                 fits[place] += [(key, value)] * bool(left[place] <= _LEFT * off[place])
     if not wrong or not all(fits.values()):  # where log sum exp alone is wrong, no head is
         return None
-    # Of one key or of equal ones the weights say nothing: then those are read that belong to the values
+    # A single key, or equal keys, give all weights alike: take the keys of the head whose values are read
     read = {place: min(found, key=lambda pair: pair[0] != pair[1]) for place, found in fits.items()}
     (item, head), (key, value) = next(iter(read.items()))
     mixed = any(b != one for (one, _), places in read.items() for b, _ in places)
