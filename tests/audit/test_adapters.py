@@ -87,6 +87,15 @@ def test_the_original_layout_of_sparsegpt(layout, edits, expected):
     assert result.target == "original_sparsegpt(layouts_edited.sparsegpt.SparseGPT)"
 
 
+def test_the_roundings_of_another_processor_change_no_name(layout):
+    """The factor times 1 + a rounding of float32, which is what processors differ by, made an update of a damping."""
+    factor = "torch.linalg.cholesky(torch.linalg.inv(H)).T"
+    rounded = f"{factor} * (1 + 2**-24 * torch.randn(H.shape, generator=torch.Generator().manual_seed(3)).T)"
+    largest = ("percdamp * H.diagonal().mean()", "percdamp * H.diagonal().max()")
+    program = layout("sparsegpt", largest, (factor, rounded)).SparseGPT
+    assert_judged(run_audit(adapters.original_sparsegpt(program), dtype="float32"), ("failed", {"baseline-damping"}))
+
+
 @cases("norms")
 def test_the_original_layout_of_wanda(layout, edits, expected):
     result = run_audit(adapters.original_wanda(layout("wanda", *edits).WrappedGPT), dtype="float32")

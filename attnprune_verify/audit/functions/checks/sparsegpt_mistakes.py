@@ -58,9 +58,12 @@ def named(
 
 
 def _float32_room(layer: LinearLayer, options: Switches) -> float:
-    """Return the error of programs in float32 on this layer, relative to the largest weight."""
+    """Return the error of programs in float32 on this layer, relative to the largest weight.
+
+    An output sums the updates of its columns, each with the rounding of a row of the factor, of either sign.
+    """
     report = sparsegpt_report(layer.weight, layer.X, layer.rho, prune_n=layer.n, prune_m=layer.m, **options)
-    return min(max(report.float32_stray, 1e-6), 1e-3)
+    return min(max(report.float32_stray, 1e-6) * layer.weight.shape[1] ** 0.5, 1e-3)
 
 
 def right_output(layer: LinearLayer, options: Switches, gone: Flags, rules: MaskConventions) -> Output:
