@@ -87,13 +87,16 @@ def test_the_original_layout_of_sparsegpt(layout, edits, expected):
     assert result.target == "original_sparsegpt(layouts_edited.sparsegpt.SparseGPT)"
 
 
-def test_the_roundings_of_another_processor_change_no_name(layout):
-    """The factor times 1 + a rounding of float32, which is what processors differ by, made an update of a damping."""
+@pytest.mark.parametrize("id", ["damping", "dead inputs stay"])
+def test_the_roundings_of_another_processor_change_no_name(id, layout):
+    """Processors differ by about a rounding of the factor; it also decides which of equal scores go."""
+    entry = next(entry for entry in WRONG["sparsegpt"] if entry["id"] == id)
     factor = "torch.linalg.cholesky(torch.linalg.inv(H)).T"
     rounded = f"{factor} * (1 + 2**-24 * torch.randn(H.shape, generator=torch.Generator().manual_seed(3)).T)"
-    largest = ("percdamp * H.diagonal().mean()", "percdamp * H.diagonal().max()")
-    program = layout("sparsegpt", largest, (factor, rounded)).SparseGPT
-    assert_judged(run_audit(adapters.original_sparsegpt(program), dtype="float32"), ("failed", {"baseline-damping"}))
+    edits = ((edit["old"], edit["new"]) for edit in entry["edits"])
+    program = layout("sparsegpt", *edits, (factor, rounded)).SparseGPT
+    result = run_audit(adapters.original_sparsegpt(program), dtype="float32")
+    assert_judged(result, ("failed", set(entry["names"])))
 
 
 @cases("norms")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -21,8 +22,10 @@ Matrix = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Switches = dict[str, Any]
 Output = tuple[Matrix, Flags]
+Like = tuple[Flags, float]
+"""The entries that a program prunes, and how near two scores are whose order its roundings may exchange."""
 
-_SINGLE = 1e-4  # what float32 may cost relative to the largest weight
+_SINGLE, _DOUBLE = 1e-4, 1e-9  # what float32 and float64 may cost relative to the largest weight, or to a score
 
 
 @search_for_names
@@ -32,12 +35,13 @@ def named(
     """The known mistakes that give this output; several if they agree on the layer."""
     size = max(1.0, float(np.abs(weight).max()))
     room = (_float32_room(layer, options) if layer.weight.dtype == np.float32 else 1e-7) * size
-    right, chosen = right_output(layer, options, gone, rules)
+    like = (gone, _SINGLE if layer.weight.dtype == np.float32 else _DOUBLE)
+    right, chosen = right_output(layer, options, gone, rules, like)
     off = float(np.abs(right - weight).max())
     if off <= room and (gone != chosen).any():
         return ("keeps-instead-of-prunes",) if (gone != chosen).all() else ()
     found: dict[str, None] = {}
-    for id, run in _candidates(layer, options, rules):
+    for id, run in _candidates(layer, options, rules, like):
         try:
             other, flags = run()
         except (np.linalg.LinAlgError, IndexError, ValueError):
@@ -63,25 +67,28 @@ def _float32_room(layer: LinearLayer, options: Switches) -> float:
     An output sums the updates of its columns, each with the rounding of a row of the factor, of either sign.
     """
     report = sparsegpt_report(layer.weight, layer.X, layer.rho, prune_n=layer.n, prune_m=layer.m, **options)
-    return min(max(report.float32_stray, 1e-6) * layer.weight.shape[1] ** 0.5, 1e-3)
+    return min(max(report.float32_stray, 1e-6) * math.sqrt(layer.weight.shape[1]), 1e-3)
 
 
-def right_output(layer: LinearLayer, options: Switches, gone: Flags, rules: MaskConventions) -> Output:
+def right_output(
+    layer: LinearLayer, options: Switches, gone: Flags, rules: MaskConventions, like: Like | None = None
+) -> Output:
     """The new weight and the pruned entries, by the original's sweep in float64; at rho = 0 if anything is pruned."""
     if not layer.m and layer.rho == 0 and not gone.any():
         return layer.weight.astype(float), np.zeros(layer.weight.shape, dtype=np.bool_)
-    return _sweep(layer, **_settings(options, rules))
+    return _sweep(layer, **_settings(options, rules, like))
 
 
-def _settings(options: Switches, rules: MaskConventions) -> Switches:
-    return {"damp": options.get("percdamp", 0.01), "width": options.get("blocksize", 128), "rules": rules}
+def _settings(options: Switches, rules: MaskConventions, like: Like | None) -> Switches:
+    damp, width = options.get("percdamp", 0.01), options.get("blocksize", 128)
+    return {"damp": damp, "width": width, "rules": rules, "like": like}
 
 
 def _candidates(
-    layer: LinearLayer, options: Switches, rules: MaskConventions
+    layer: LinearLayer, options: Switches, rules: MaskConventions, like: Like
 ) -> Iterator[tuple[str, Callable[[], Output]]]:
-    settings = _settings(options, rules)
-    damp = settings["damp"]
+    settings = _settings(options, rules, like)
+    damp, turned = settings["damp"], {**settings, "like": (like[0].T, like[1])}
     nothing, all_ = (np.full(layer.weight.shape, gone, dtype=np.bool_) for gone in (False, True))
 
     def sweeps(switches: Mapping[str, Iterable[Switches]]) -> Iterator[tuple[str, Callable[[], Output]]]:
@@ -99,8 +106,8 @@ def _candidates(
     yield from sweeps(of_layer)
     yield "prunes-nothing", lambda: (layer.weight.astype(float), nothing)
     yield "prunes-everything", lambda: (np.zeros(layer.weight.shape), all_)
-    yield "baseline-axis", lambda: _transposed(layer, settings)
-    yield "baseline-axis", lambda: _turned(layer, settings)
+    yield "baseline-axis", lambda: _transposed(layer, turned)
+    yield "baseline-axis", lambda: _turned(layer, turned)
     yield "baseline-update", lambda: _in_order(layer, settings)
     if layer.m:
         groups: list[Switches] = [{"stale": True}, {"unstructured": True}, {"group": 2, "every": 4}]
@@ -126,7 +133,8 @@ def _in_order(layer: LinearLayer, settings: Switches) -> Output:
     order = np.argsort(-(layer.X.astype(float).reshape(-1, layer.X.shape[-1]) ** 2).sum(axis=0))
     back = np.argsort(order)
     sorted_ = LinearLayer(layer.name, layer.weight[:, order], layer.X[..., order], layer.rho, layer.n, layer.m)
-    weight, gone = _sweep(sorted_, **settings)
+    gone, near = settings["like"]
+    weight, gone = _sweep(sorted_, **{**settings, "like": (gone[:, order], near)})
     return weight[:, back], gone[:, back]
 
 
@@ -136,6 +144,7 @@ def _sweep(
     damp: float,
     width: int,
     rules: MaskConventions,
+    like: Like | None = None,
     update: bool = True,
     across: bool = True,
     more: int = 0,
@@ -199,14 +208,17 @@ def _sweep(
         if not m and not (a and whole):
             part = slice(a, W.shape[1] if whole else b)
             scores = W[:, part] ** 2 / spread[part]
-            gone[:, part] = (scores <= cut if cut_of else _threshold(scores, rho, more, rules)) ^ keep
+            chosen = scores <= cut if cut_of else _threshold(scores, rho, more, rules)
+            gone[:, part] = _as_rounded(chosen ^ keep, scores, like and (like[0][:, part], like[1]))
         for j in range(a, b):
             if m and (j - a) % m == 0:
                 part = slice(j, j + m)
                 base = original[:, part] if stale else W[:, part]
                 scores = base**2 / spread[part]
                 count = layer.n if group is None else group
-                gone[:, part] = np.stack([smallest_first(-row if largest else row, count) for row in scores]) ^ keep
+                for i, row in enumerate(scores):
+                    chosen = smallest_first(-row if largest else row, count) ^ keep
+                    gone[i, part] = _as_rounded(chosen, row, like and (like[0][i, part], like[1]))
             kept = np.where(gone[:, j], 0.0, W[:, j])
             row, divisor = _UPDATES[updating](U, inverse, j) if updating != "right" else (U[j], U[j, j])
             error = (W[:, j] - kept) / divisor
@@ -215,6 +227,17 @@ def _sweep(
                 stop = W.shape[1] if across else b
                 W[:, j + 1 : stop] -= np.outer(error, row[j + 1 : stop])
     return W, gone
+
+
+def _as_rounded(chosen: Flags, scores: Matrix, like: Like | None) -> Flags:
+    """The choice; among scores that roundings may exchange, that of the program, if it takes as many of them."""
+    if like is None or chosen.all() or not chosen.any():
+        return chosen
+    gone, near = like
+    low, high = sorted((float(scores[chosen].max()), float(scores[~chosen].min())))
+    close = (scores >= low - near * high) & (scores <= high + near * high)
+    same = high - low <= near * high and chosen[close].sum() == gone[close].sum()
+    return np.where(close, gone, chosen) if same else chosen
 
 
 # Wrong updates of the columns behind: the row that is subtracted, and what the error is divided by.
