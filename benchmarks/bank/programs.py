@@ -69,7 +69,6 @@ _TABLES: dict[str, tuple[str, ModuleType, dict[str, Any], Any]] = {
     "merge_backward": ("merge", joins, joins.WRONG_BACKWARD, lambda x: (joins.divided_last, x[0])),
     "lists": ("lists", lists, lists.WRONG_LISTS, lambda x: (x[0], None)),
     "lists_backward": ("lists", lists, lists.WRONG_GRADIENTS, lambda x: (lists.at_once, x[0])),
-    "lists_unseen": ("lists", lists, lists.UNSEEN_GRADIENTS, lambda x: (lists.at_once, x[0])),
     "pages": ("pages", lists, lists.WRONG_PAGES, lambda x: x[0]),
     "eight": ("eight", eights, eights.WRONG, lambda x: (eights.E4M3, *x[:2])),
     "step": ("step", test_parallel, test_parallel.WRONG, lambda x: (x, None)),

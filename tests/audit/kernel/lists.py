@@ -203,6 +203,8 @@ WRONG_LISTS = {
     "taken for sorted": (changed(within_ends), "index-bounds"),
     "16 bits": (changed(lambda x, k: np.where(x < 0, x, x.astype(np.uint16))), "index-bounds"),
     "the last tile left out": (changed(whole_tiles), "index-bounds"),
+    "at most as many entries as keys": (changed(lambda x, k: x[..., : k.shape[2]]), "index-bounds"),
+    "at most as many tiles as keys need": (changed(lambda x, k: x[..., : -(-k.shape[2] // 64) * 64]), "index-bounds"),
     "at most 128 entries": (changed(lambda x, k: x[..., :128]), "index-bounds"),
     "lists are not read": (lambda q, k, v, indices: weights(
         q @ np.swapaxes(spread(k, q.shape[1]), -1, -2) / np.sqrt(q.shape[-1])) @ spread(v, q.shape[1]), "index-bounds"),
@@ -213,13 +215,10 @@ WRONG_GRADIENTS = {
     "overwritten": (lambda *x: gradients(*x, add=False), "index-duplicates"),
     "duplicates once": (lambda q, k, v, do, x: gradients(q, k, v, do, once(x, k)), "index-duplicates"),
     "-1 adds to the first key": (lambda q, k, v, do, x: gradients(q, k, v, do, np.where(x < 0, 0, x)), "index-padding"),
-}
-UNSEEN_GRADIENTS = {
     "columns are compared with the number of keys": (lambda q, k, v, do, x: (
         gradients(q, k, v, do, x)[0],
         *gradients(q, k, v, do, np.where(np.arange(x.shape[-1]) < k.shape[2], x, -1))[1:]), "index-bounds"),
 }  # fmt: skip
-"""Wrong in lists that are longer than there are keys, of which the audit asks none yet."""
 
 
 def tail_read(q, k, v, block_table, lengths):

@@ -21,7 +21,7 @@ kill_matrix = importlib.util.module_from_spec(_spec)
 sys.modules["optional_kill_matrix"] = kill_matrix
 _spec.loader.exec_module(kill_matrix)
 BASE = Path(__file__).parent / "wrong" / "parts.py"
-WRONG = {wrong.id: wrong for wrong in kill_matrix.catalogue("zoo", "more")}
+WRONG = {wrong.id: wrong for wrong in kill_matrix.catalogue("zoo", "more", "fresh")}
 CHECKS = {check.id: check for check in kernel_checks()}
 
 
@@ -50,6 +50,7 @@ def thorough(*values):
         ("nan at a forbidden key leaks", "padding"),
         thorough("causal aligned bottom-right", "causal-more-keys"),
         thorough("mask per sample is that of the first sample", "mask-ranks"),
+        ("mask with one row is read as one column", "mask-ranks"),
         ("no gradient of the bias", "bias-gradient"),
         thorough("gradient of the sinks has the wrong sign", "sinks-gradient"),
         thorough("dropout on the wrong factor in backward", "dropout"),

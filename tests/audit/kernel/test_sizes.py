@@ -74,6 +74,18 @@ def test_sizes_of_real_kernels_are_asked_with_every_feature():
     assert {8, 16, 32, 128} <= groups and FACTORS["heads"][-1] == "large groups"
 
 
+@pytest.mark.parametrize("bottom_right", [False, True])
+def test_heads_last_are_not_in_place_at_any_head_size(bottom_right):
+    """Those of one query, and of one key head, lie in memory as if they were contiguous."""
+    apart = set()
+    for place, row in enumerate(rows(frozenset(), 3, bottom_right=bottom_right)):
+        sample = interaction(row, 0, "float32", place)
+        _, _, kv_heads, n, _, m, _ = sample.shape
+        if sample.layout == "heads last" and kv_heads > 1 and n > 1:
+            apart.add(m)
+    assert apart >= {64, 80, 96, 112, 128, 160, 192, 256, 512, 576}
+
+
 def test_released_shapes_are_many_and_on_the_page():
     shapes = released_shapes()
     assert len(shapes) >= 60 and len({shape.model for shape in shapes}) == len(shapes)

@@ -20,9 +20,10 @@ __all__ = ["integer_mistake", "integer_mistakes", "integer_samples"]
 
 _MISTAKES = {
     "padding": "index-padding", "duplicates": "index-duplicates", "shared": "index-duplicates",
-    "bounds": "index-bounds", "order": "index-bounds", "other-lists": "heads-mixed", "heads": "heads-mixed",
-    "groups": "heads-swapped", "table": "page-table", "batch": "page-table", "size": "page-table", "many": "page-table",
-    "tail": "page-tail", "unnamed": "nan-leak", "scale": "missing-scale", "lse": "lse-wrong",
+    "bounds": "index-bounds", "longer": "index-bounds", "order": "index-bounds", "other-lists": "heads-mixed",
+    "heads": "heads-mixed", "groups": "heads-swapped", "table": "page-table", "batch": "page-table",
+    "size": "page-table", "many": "page-table", "tail": "page-tail", "unnamed": "nan-leak", "scale": "missing-scale",
+    "lse": "lse-wrong",
 }  # fmt: skip
 """By the trait that all failing cases have."""
 _BACKWARD = {"groups": "gqa-gradient-not-summed", "lse": "lse-gradient"}

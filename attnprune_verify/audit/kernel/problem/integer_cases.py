@@ -132,9 +132,10 @@ def _shared(own: Integers, *_: Any) -> Integers:
 
 
 def _more_than_keys(own: Integers, seen: int, _: np.random.Generator) -> Integers:
-    """Every key once, then -1."""
-    place = np.arange(own.shape[-1])
-    return np.broadcast_to(np.where(place < seen, place, -1), own.shape).copy()
+    """Every key once, then -1; every other list has -1 first."""
+    n, topk = own.shape[-2:]
+    place = np.arange(topk) - np.arange(n)[:, None] % 2 * max(topk - seen, 0)
+    return np.broadcast_to(np.where((place >= 0) & (place < seen), place, -1), own.shape).copy()
 
 
 def _at_ends(own: Integers, seen: int, _: np.random.Generator) -> Integers:
@@ -219,6 +220,7 @@ def _page(check: str, traits: str, **options: Any) -> IntegerCase:
 
 
 def _cases() -> Iterator[tuple[str, IntegerCase]]:
+    options: dict[str, Any]
     yield "lists", _list("indices", "")
     yield "lists in any order", _list("indices", "order", changed=_shuffled)
     yield "lists of a batch", _list("indices", "other-lists", batch=2)
@@ -232,17 +234,16 @@ def _cases() -> Iterator[tuple[str, IntegerCase]]:
     yield "a list of none", _list("index-padding", "padding", changed=_none)
     yield "keys named twice", _list("index-duplicates", "duplicates shared", changed=_twice)
     yield "keys of several queries", _list("index-duplicates", "shared", changed=_shared)
-    yield (
-        "lists longer than keys",
-        _list("index-bounds", "bounds padding shared", n=2, length=3, topk=6, changed=_more_than_keys),
-    )
+    for much, topk in (("", 6), ("much ", 130)):
+        options = {"n": 2, "length": 3, "topk": topk, "changed": _more_than_keys}
+        yield f"lists {much}longer than keys", _list("index-padding", "longer bounds padding shared", **options)
     yield "first and last keys", _list("index-bounds", "bounds", n=1, changed=_at_ends)
     for topk in (33, 64, 130):
         yield f"lists of {topk} entries", _list("index-bounds", "bounds", n=2, topk=topk)
     yield "far positions", _list("index-bounds", "bounds", n=1, length=_FAR, changed=_far)
     for name in _BESIDE:
         masked = name in ("mask", "causal", "window")
-        options: dict[str, Any] = {"n": 8, "length": 8, "topk": 8, "changed": _any_keys} if masked else {}
+        options = {"n": 8, "length": 8, "topk": 8, "changed": _any_keys} if masked else {}
         yield f"lists beside {name}", _list("indices-beside", f"{name}{' shared' * masked}", beside=name, **options)
 
     yield "a page", _page("pages", "")

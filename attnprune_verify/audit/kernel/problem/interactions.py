@@ -54,6 +54,7 @@ _HEAD_SIZES = (80, 64, 128)  # in turn: the sizes that kernels have code of thei
 _GROUPS = (32, 16, 128, 8)  # in turn: query heads of a key head in released models; the last where work is more
 _MOST_WORK = 2_000_000  # multiplications of a forward pass, chosen: such a sample is judged in a tenth of a second
 LEVELS = {feature.name: (feature.factor, FACTORS[feature.factor][1:]) for feature in FEATURES if feature.factor}
+LEVELS["strides"] = ("layout", (*FACTORS["layout"][1:], "heads last", "spaced"))
 """The levels that a refusal of a feature takes out of the table."""
 _WEAK = ("size", "rank", "empty", "padding")  # in pairs only: of masks alone
 # Besides all triples of the other factors: a size with two of those that decide which tiles are visited.
@@ -73,7 +74,7 @@ _SPLITS: Table = {
 _HEADS: Table = {
     **FACTORS, "size": (17, 33, 65), "m": (64, 80, 96, 112, 128, 160, 192, 256, 512, 576),
     "mask": ("none", "scattered", "documents"), "alibi": (False,), "level": (0.0,), "dropout": (False,),
-    "rank": ("2",), "empty": (False,),
+    "layout": ("plain", "heads last", "spaced", "broadcast"), "rank": ("2",), "empty": (False,),
 }  # fmt: skip
 _TABLES = ((_TILES, _VISITED), (_SPLITS, (("size", "heads", "window"),)), (_HEADS, ()))
 # The weight of the only key that a query sees is 1, whatever its logit; beside a sink it is not.
@@ -82,6 +83,9 @@ _ONE_KEY = Hiding({"mask": "one key a row"}, _OF_LOGITS | {"causal"}, ("sinks", 
 _FIRST_KEY = Hiding({"causal": True, "lengths": "one query"}, _OF_LOGITS | {"mask", "rank"}, ("sinks", True))
 _BAND = Hiding({"mask": "band"}, frozenset({"window"}), ("rank", "per head"))  # is as narrow as the window
 _NO_KEY = Hiding({"lengths": "one query", "empty": True}, frozenset(FACTORS) - {"lengths", "empty", "lse"})
+# Heads last of a single query, or of a single key head, lie as they do in the plain layout.
+_SINGLE = (("lengths", "one query"), ("heads", "one key head"), ("heads", "large groups"))
+_IN_PLACE = [Hiding({"layout": "heads last", name: level}, frozenset({"layout"})) for name, level in _SINGLE]
 
 
 @lru_cache(maxsize=16)
@@ -99,7 +103,7 @@ def rows(
     """
     table = within(FACTORS, scope, refused)
     dear = scope != ANYTHING and min(table["size"], default=0) > _SMALL  # costs as much as many small
-    hiding = (_ONE_KEY, _BAND, _NO_KEY, *(() if bottom_right else (_FIRST_KEY,)))
+    hiding = (_ONE_KEY, _BAND, _NO_KEY, *_IN_PLACE, *(() if bottom_right else (_FIRST_KEY,)))
     small: tuple[Row, ...]
     if strength < 3:
         quick = within({**FACTORS, "size": (7, 17, 55)}, scope, refused)

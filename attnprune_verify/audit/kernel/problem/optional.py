@@ -59,12 +59,14 @@ def _masks(maker: Maker) -> tuple[Regime, ...]:
             (batch, heads, 1, keys)]  # fmt: skip
     three = [(1, n, keys), (heads, n, keys)]
     plain, equal = maker.make("mf5", 5, 8), maker.make("mr equal", 7, 5, batch=3, heads=3)
+    s, g, _, i, j, *_ = equal.shape
+    alike = [(g, i, j), (s, 1, 1, j), (1, g, 1, j), (s, 1, i, j)]  # axes that sizes do not tell apart
     floats = [drawn("mf5", plain.shape[3:5], plain), drawn("mf18", (c, d), causal)]
     return (
         Regime("mask ranks", "masks of rank 3 and 4, broadcast over samples, heads and queries",
                (*(drawn(f"mr{shape}", shape, base) for shape in dict.fromkeys((*four, *three))),
                 drawn("mrc", (b, 1, c, d), causal), drawn("mrh", (1, h, c, d), causal),
-                drawn("mr, as many samples as heads", equal.shape[1:2] + equal.shape[3:5], equal))),
+                *(drawn(f"mr equal{shape}", shape, equal) for shape in dict.fromkeys(alike)))),
         Regime("float masks", "0 and -inf, added to the logits",
                tuple(one.changed(name=f"{one.name}, float", additive=True) for one in floats)),
     )  # fmt: skip
