@@ -66,11 +66,19 @@ class Examiner:
         return subject
 
     def __enter__(self) -> Self:
+        try:
+            self.begin()
+        except BaseException:
+            self.subject.close()
+            raise
+        return self
+
+    def begin(self) -> None:
+        """Start the subject, and prepare what the checks need."""
         # Before anything of the subject runs: afterwards its files may be others.
         self.sha256 = fingerprint(source_file(self.target, [*self.subject.first, str(Path.cwd()), *sys.path]))
         self.subject.__enter__()
         if not self.subject.functions and not self.subject.broken:
-            self.subject.close()
             has = self.subject.has
             seen = "has none of them"
             if has:
@@ -78,7 +86,6 @@ class Examiner:
             raise InvalidInstance(
                 f"TARGET must have at least one of {', '.join(self.functions)}; {self.target.title!r} {seen}"
             )
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,22 +78,16 @@ class Auditor(Examiner):
     def opened(self) -> Subject:
         return Subject(self.target, (*FUNCTIONS, FACTS), (MODULE, *LAYERED), bridged=_BRIDGED, forked=self._forked)
 
-    def __enter__(self) -> Self:
-        super().__enter__()
+    def begin(self) -> None:
+        super().begin()
         if set(self.subject.functions) == {"attention"} and is_kernel(self.subject.functions["attention"]):
-            self.subject.close()
             title = self.target.title
             raise InvalidInstance(
                 f"attention must take (X, W, mask=None); that of {title!r} takes q, k, v: use audit-kernel"
             )
         if FACTS in self.subject.functions:
             facts = json.loads(bytes(self.subject.call(FACTS, []).parts[0].astype(np.uint8)))
-            try:
-                self.context.declares(facts["CONVENTIONS"], facts["PATTERNS"])
-            except InvalidInstance:
-                self.subject.close()
-                raise
-        return self
+            self.context.declares(facts["CONVENTIONS"], facts["PATTERNS"])
 
     @property
     def checks(self) -> tuple[Check, ...]:

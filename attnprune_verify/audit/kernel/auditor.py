@@ -91,8 +91,8 @@ class KernelAuditor(Examiner):
         self._wrong_merges: dict[str, list[WrongMerge]] = {}
         self._wrong_integers: dict[Check, tuple[KernelSample, ...]] = {}
 
-    def __enter__(self) -> KernelAuditor:
-        super().__enter__()
+    def begin(self) -> None:
+        super().begin()
         self.context: KernelContext = KernelContext(self.subject, self.seed, self.precision)
         self.context.quick = self.options.quick
         self.context.skip_reason = skip_reason
@@ -106,7 +106,6 @@ class KernelAuditor(Examiner):
         self._checks = tuple(filter(self._of_kernel, (x for x in self._checks if x.function in asked))) or self._checks
         asked &= {check.function for check in self._checks} if needed else asked
         self.functions = {name: signature for name, signature in FUNCTIONS.items() if name in asked}
-        return self
 
     def _of_kernel(self, check: Check) -> bool:
         """Report whether the kernel has the integers of a check, or a check without them can call it."""
@@ -163,7 +162,6 @@ class KernelAuditor(Examiner):
         elif finding.status == "failed":
             small = finding.samples[0] if finding.samples else None
             if not finding.ids and integers_of(check):
-                self._wrong_integers[check] = finding.samples
                 id = integer_mistake(self.context, check.function, finding.samples)  # of these alone
                 diagnosis, small = Diagnosis((id,), SENTENCES[id]), min(finding.samples, key=_plainest)
             elif finding.ids or not check.name.startswith("values:"):
@@ -176,6 +174,8 @@ class KernelAuditor(Examiner):
                 self._failing.append((check, small))
                 instance = small.describe()
                 snippet = as_code(check.function, small, self.context)
+            if not finding.ids and integers_of(check):  # last: what broke off above keeps its words
+                self._wrong_integers[check] = finding.samples
         return Record(
             check.id, check.function, check.claim, check.says, check.required, finding.status, reason,
             diagnosis.ids, diagnosis.words, finding.error, finding.bound, finding.power, instance, self.seed, snippet,

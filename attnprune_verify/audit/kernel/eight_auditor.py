@@ -61,25 +61,20 @@ class EightAuditor(KernelAuditor):
         self._through = (bridged_eight.__name__, dtype, options.device, as_given(declared or {}))
         self.subject = self.opened()
 
-    def __enter__(self) -> EightAuditor:
-        Examiner.__enter__(self)
-        try:
-            facts = self._facts()
-            recipe = _recipe(facts.get("recipe"), self._dtype)
-            spelled: dict[str, str] = facts.get("scales", {})
-            scales = tuple(part for part in spelled if recipe.given_as(part) in EIGHT_BITS)
-            self._unused = tuple(name for part, name in spelled.items() if part not in scales)
-            self.precision = of_recipe(self._dtype, recipe, Storage())
-            self.context = EightContext(self.subject, self.seed, PRECISIONS["bfloat16"])
-        except BaseException:
-            self.subject.close()
-            raise
+    def begin(self) -> None:
+        Examiner.begin(self)
+        facts = self._facts()
+        recipe = _recipe(facts.get("recipe"), self._dtype)
+        spelled: dict[str, str] = facts.get("scales", {})
+        scales = tuple(part for part in spelled if recipe.given_as(part) in EIGHT_BITS)
+        self._unused = tuple(name for part, name in spelled.items() if part not in scales)
+        self.precision = of_recipe(self._dtype, recipe, Storage())
+        self.context = EightContext(self.subject, self.seed, PRECISIONS["bfloat16"])
         declared = self.context.declared
         self.context.problems = ProblemMaker(
             self._dtype, recipe, scales, declared.scope, declared.conventions, self.seed
         )
         self.context.open = any(part.open for part in declared.parameters.values()) or not declared.parameters
-        return self
 
     def _facts(self) -> Plain:
         if FACTS not in self.subject.functions:

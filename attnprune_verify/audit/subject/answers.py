@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
 
-__all__ = ["Answer", "Ended", "NoAnswer", "NotAccepted", "SubjectLost"]
+__all__ = ["Answer", "Ended", "NoAnswer", "NotAccepted", "OurError", "SubjectLost", "ours"]
 
 
 @dataclass(frozen=True)
@@ -54,3 +56,18 @@ class SubjectLost(NoAnswer):
 
 class Ended(SubjectLost):
     """The run is over: its time is up, or nothing that comes from the subject's process can be believed any more."""
+
+
+class OurError(Exception):
+    """An error of this package in the subject's process, before or after the call; no finding about the subject."""
+
+
+@contextmanager
+def ours() -> Iterator[None]:
+    """Turn errors into `OurError`, except those that a subject may cause by a broken device or full memory."""
+    try:
+        yield
+    except (RuntimeError, MemoryError):
+        raise
+    except Exception as error:
+        raise OurError from error

@@ -18,9 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from attnprune_verify.audit.subject.answers import OurError
+
 __all__ = ["KEPT", "KEPT_BYTES", "LONGEST_MESSAGE", "Functions", "line_of", "load", "printable", "version_of"]
 
-_array_of, _single = np.asarray, np.float32
+_array_of, _single, _errstate = np.asarray, np.float32, np.errstate
 _clock, _partial = time.perf_counter, functools.partial
 _invoke: Any = operator.call
 _WIDE = np.dtype(np.float64)
@@ -103,10 +105,12 @@ class Functions:
         start = _clock()
         try:
             steps: tuple[Callable[[], Any], ...] = (call, _clock, *after)
-            result, end, *_, ticket = [*map(_invoke, steps)]
+            with _errstate(all="ignore"):  # whatever the caller, or the subject's module, has set
+                result, end, *_, ticket = [*map(_invoke, steps)]
         except BaseException as error:  # SystemExit and KeyboardInterrupt too: the subject does not end the audit
             *_, ticket = [*map(_invoke, after)]
-            return ticket, {"status": "raised", "error": line_of(error)}
+            own = error.__cause__ if isinstance(error, OurError) else None
+            return ticket, {"status": "ours" if own else "raised", "error": line_of(own or error)}
         try:
             parts = _as_parts(result, request["parts"], request["attributes"], request["largest"])
             detached = _has_tensors(result)

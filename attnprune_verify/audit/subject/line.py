@@ -104,25 +104,21 @@ class Line:
         ------
         LineBroken
         """
+        header, content, spans = wire.placed({**request, "largest": largest})
+        memory, told = start.memory_file(0, content), min(len(content), self._at_once)
         self._begin(allowance)
         try:
             self._expect_silence()
-            header, content, spans = wire.placed({**request, "largest": largest})
-            memory, told = start.memory_file(0, content), min(len(content), self._at_once)
-            try:
-                self._send(worker.HEADER.pack(len(header), len(content), told) + header, memory)
-                end = self._read(len(worker.ENDED) + told)
-                if not end.startswith(worker.ENDED):
-                    raise ValueError("out of turn")
-                self.told, seconds = True, time.monotonic() - self._began
-                seen = wire.changed(spans, content[:told], end[len(worker.ENDED) :])  # as it was when the call returned
-                seen += wire.changed(spans, content, os.pread(memory, len(content), 0))
-            finally:
-                os.close(memory)
+            self._send(worker.HEADER.pack(len(header), len(content), told) + header, memory)
+            end = self._read(len(worker.ENDED) + told)
+            if not end.startswith(worker.ENDED):
+                raise ValueError("out of turn")
+            self.told, seconds = True, time.monotonic() - self._began
+            returned, after = end[len(worker.ENDED) :], os.pread(memory, len(content), 0)
             self._expect_silence()
             ticket = secrets.token_bytes(worker.TICKET)
             self._send(ticket)
-            return self._reply(ticket, largest), seen, seconds
+            reply = self._reply(ticket, largest)
         except (OSError, EOFError):
             reason = self._end()
             raise LineBroken(reason) from None
@@ -132,6 +128,9 @@ class Line:
         except Exception:  # the subject may have written anything into the pipe
             self.close()
             raise LineBroken("broke the line to the audit: wrote out of turn", out_of_turn=True) from None
+        finally:
+            os.close(memory)
+        return reply, wire.changed(spans, content[:told], returned) + wire.changed(spans, content, after), seconds
 
     def memory(self, address: int, size: int) -> bytes | None:
         """Read from an address of the subject's process; None where that cannot be read."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from attnprune_verify.audit.contract import Parameter
 from attnprune_verify.audit.subject import confinement, landlock, wire
-from attnprune_verify.audit.subject.answers import Answer, Ended, NoAnswer, SubjectLost
+from attnprune_verify.audit.subject.answers import Answer, Ended, NoAnswer, OurError, SubjectLost
 from attnprune_verify.audit.subject.functions import KEPT, KEPT_BYTES, LONGEST_MESSAGE, Functions, printable
 from attnprune_verify.audit.subject.line import Allowance, Line, LineBroken
 from attnprune_verify.audit.subject.reach import path_of_subjects
@@ -137,20 +137,15 @@ class Subject:
             If it took more than `seconds_per_call` or its process died.
         Ended
             If the run is over.
+        OurError
+            If this package failed beside the call.
         """
         line = self._line or self._start()
         self.calls += 1
         given = [*arguments, *(keywords or {}).values()]
         again = self._looked_at_again()
-        request = {
-            "number": self.calls,
-            "again": again,
-            "function": function,
-            "arguments": arguments,
-            "keywords": keywords or {},
-            "parts": parts,
-            "attributes": list(attributes),
-        }
+        request = {"number": self.calls, "again": again, "function": function, "arguments": arguments}
+        request |= {"keywords": keywords or {}, "parts": parts, "attributes": list(attributes)}
         most = largest_answer(given) if largest is None else largest
         most += sum(len(part) for number in again for part in self._results[number])
         allowed = Allowance(self.seconds_per_call, WALL_FACTOR * self.seconds_per_call)
@@ -167,6 +162,8 @@ class Subject:
         said = _clean(reply.get("error"))
         if reply.get("status") == "unreadable":
             raise NoAnswer(f"returned something unreadable: {said}", unreadable=True)
+        if reply.get("status") == "ours":
+            raise OurError(said)
         raise NoAnswer(f"raised {said}", raised=True)
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ from attnprune_verify.audit.kernel.typing import Call, Foreign, Plain
 from attnprune_verify.audit.mistakes import SENTENCES
 from attnprune_verify.audit.record import Record
 from attnprune_verify.audit.result import AuditResult
-from attnprune_verify.audit.subject.answers import NoAnswer
+from attnprune_verify.audit.subject.answers import NoAnswer, OurError
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import as_choice
 
@@ -109,7 +109,12 @@ def check_merge(
         bridged["merge_backward"] = BridgedMerge("merge_backward", backward, arrays)
 
     def ask(function: str, inputs: list[Array], layouts: list[str]) -> Plain:
-        return bridged[function](*inputs, layouts=layouts)
+        try:
+            return bridged[function](*inputs, layouts=layouts)
+        except OurError:
+            raise
+        except Exception as error:  # of the subject
+            raise NoAnswer(f"raised {type(error).__name__}: {error}", raised=True) from error
 
     judge = MergeJudge(ask, precision, Conventions.declared(given), EMPTY[empty], many)
     records = [judge.record(function, problem) for function in bridged for problem in judge.problems(function, seed)]
@@ -160,14 +165,13 @@ class MergeJudge:
         NoAnswer
             If the call did not end.
         """
+        inputs = self._inputs(function, problem)
         try:
-            found = self.ask(function, *self._inputs(function, problem))
+            found = self.ask(function, *inputs)
         except NoAnswer as none:
             if not none.raised:
                 raise
             return WrongMerge(problem, "", str(none), {})
-        except Exception as error:  # of the subject
-            return WrongMerge(problem, "", f"raised {type(error).__name__}: {error}", {})
         changed, shared = found["changed"]
         names = ("dv0", "dk0", "dv1", "dk1") if function == "merge_backward" else ("o", "lse")
         answers = [found[f"result{place}"] for place in range(len(names))]

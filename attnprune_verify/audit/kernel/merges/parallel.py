@@ -206,9 +206,11 @@ class _Ring:
         says = f"{self.layout}, {self.ranks} ranks, {'causal' if self.sample.causal else 'not causal'}"
         id = f"{function}:values:{says.replace(', ', '-').replace(' ', '-')}"
         try:
-            reason = self._reason(run())
+            results = run()
         except Exception as error:  # of the subject
-            reason = f"raised {type(error).__name__}: {error}"
+            reason: str | None = f"raised {type(error).__name__}: {error}"
+        else:
+            reason = self._reason(results)
         if reason is None:
             return [Record(id, function, None, says, True, "passed", "inside the bound")]
         name = {"step": "shard-mask" if self.sample.causal else "unknown", "backward_step": "shard-gradient"}[function]

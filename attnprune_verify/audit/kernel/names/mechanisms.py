@@ -6,6 +6,7 @@ necessary; `tests/audit/kernel/test_mechanisms.py` has one for each.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +30,7 @@ from attnprune_verify.audit.kernel.truth.judge import judge
 from attnprune_verify.audit.kernel.truth.steps import evaluate
 from attnprune_verify.audit.kernel.truth.truth import truth
 from attnprune_verify.audit.mistakes import SENTENCES
-from attnprune_verify.audit.record import Diagnosis
+from attnprune_verify.audit.record import BrokeOff, Diagnosis
 from attnprune_verify.audit.subject.answers import NoAnswer
 
 __all__ = ["by_mechanism"]
@@ -50,7 +51,10 @@ def by_mechanism(context: KernelContext, function: str, sample: KernelSample) ->
     for excludes, rule in _RULES:
         try:
             found = rule(context, function, sample)
-        except (NoAnswer, ArithmeticError, ValueError, IndexError):
+        except NoAnswer:
+            continue
+        except (ArithmeticError, ValueError, IndexError) as error:
+            warnings.warn(BrokeOff(error), stacklevel=2)
             continue
         if found is not None:
             return found

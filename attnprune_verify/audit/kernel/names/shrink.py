@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.kernel.process.shapes import misshapen
 from attnprune_verify.audit.kernel.truth.judge import judge
 from attnprune_verify.audit.naming.shrink import SMALLEST, fewer, rounded, smallest
+from attnprune_verify.audit.record import BrokeOff
 from attnprune_verify.audit.subject.answers import NoAnswer
 
 __all__ = ["cut", "cuts", "failure", "smallest_failing", "without"]
@@ -52,7 +54,10 @@ def failure(context: KernelContext, function: str, sample: KernelSample) -> str 
             return None
         verdict = judge(function, sample, reply.parts)
         return verdict.reason if verdict.status == "failed" else None
-    except (NoAnswer, ArithmeticError, ValueError, IndexError):
+    except NoAnswer:
+        return None
+    except (ArithmeticError, ValueError, IndexError) as error:
+        warnings.warn(BrokeOff(error), stacklevel=2)
         return None
 
 

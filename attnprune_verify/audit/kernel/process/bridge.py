@@ -27,6 +27,7 @@ from attnprune_verify.audit.kernel.process.detect_framework import whose_arrays
 from attnprune_verify.audit.kernel.process.frameworks import Framework, framework_named
 from attnprune_verify.audit.kernel.process.parameters import SCALES, plainly_called
 from attnprune_verify.audit.kernel.typing import Deferred, Foreign, Plain
+from attnprune_verify.audit.subject.answers import OurError, ours
 from attnprune_verify.errors import InvalidInstance
 
 __all__ = [
@@ -186,31 +187,35 @@ class BridgedKernel:
             pass
 
     def __call__(self, *arrays: Foreign, how: Plain) -> Foreign:
-        samples = len(arrays[0]) if self.sequences_alone and not how.get("packed") else None
-        if samples is not None:
-            how = {**how, "packed": True, "keywords": as_sequences(how["keywords"], *arrays[:2])}
-            arrays = tuple(map(_behind_each_other, arrays))
-        packed, order = bool(how.get("packed")), how.get("order", self.order)
-        kept = arrays[1 : 3 if how.get("paged") else 1]  # pages have one order of axes
-        arrays = tuple(_packed(array) if packed else _ordered(array, order) for array in arrays)
-        arrays = (*arrays[:1], *kept, *arrays[1 + len(kept) :])
-        inputs = self._inputs(arrays, how)
-        if how.get("poison"):
-            self.framework.poison(how["poison"])
-        before = tuple(self.framework.bits(array) for array in inputs)
-        keywords = {key: self._keyword(key, value) for key, value in how["keywords"].items()}
-        arrays_by_name = [value for value in keywords.values() if not isinstance(value, (bool, int, float, tuple))]
-        masks = tuple(map(self.framework.bits, arrays_by_name))
-        # One step of the interpreter: no hook of the subject's runs between its return and the copies.
-        copiers = tuple(map(_copier, (*inputs, *arrays_by_name)))
-        call = self._call(inputs, keywords, how["parts"])
+        with ours():
+            samples = len(arrays[0]) if self.sequences_alone and not how.get("packed") else None
+            if samples is not None:
+                how = {**how, "packed": True, "keywords": as_sequences(how["keywords"], *arrays[:2])}
+                arrays = tuple(map(_behind_each_other, arrays))
+            packed, order = bool(how.get("packed")), how.get("order", self.order)
+            kept = arrays[1 : 3 if how.get("paged") else 1]  # pages have one order of axes
+            arrays = tuple(_packed(array) if packed else _ordered(array, order) for array in arrays)
+            arrays = (*arrays[:1], *kept, *arrays[1 + len(kept) :])
+            inputs = self._inputs(arrays, how)
+            if how.get("poison"):
+                self.framework.poison(how["poison"])
+            before = tuple(self.framework.bits(array) for array in inputs)
+            keywords = {key: self._keyword(key, value) for key, value in how["keywords"].items()}
+            arrays_by_name = [value for value in keywords.values() if not isinstance(value, (bool, int, float, tuple))]
+            masks = tuple(map(self.framework.bits, arrays_by_name))
+            # One step of the interpreter: no hook of the subject's runs between its return and the copies.
+            copiers = tuple(map(_copier, (*inputs, *arrays_by_name)))
+            call = self._call(inputs, keywords, how["parts"])
         call = self._replayed(call, how["slot"]) if how.get("replay") else call
         result, *copies = [*map(_invoke, (call, *copiers))]
         if how.get("then"):  # the same call on other numbers, before the answer is read
             self._call([self.framework.made(array[..., ::-1], "plain") for array in arrays], keywords, how["parts"])()
         try:
             parts = self._read(result, how["parts"], packed, order)
-            parts = parts if samples is None else {name: _sampled(parts[name], samples) for name in parts}
+            with ours():
+                parts = parts if samples is None else {name: _sampled(parts[name], samples) for name in parts}
+        except OurError:
+            raise
         except Exception as error:  # whatever it is, it is not what the contract says
             return UnreadableResult(f"{type(error).__name__}: {error}")
         after = tuple(map(self.framework.bits, copies))
@@ -262,7 +267,8 @@ class BridgedKernel:
         types = []
         for name, value in zip(names, values, strict=True):
             read, kind = self.framework.read(value)
-            parts[name] = _unpacked(name, read, parts) if packed else _as_contract(name, read, order)
+            with ours():
+                parts[name] = _unpacked(name, read, parts) if packed else _as_contract(name, read, order)
             types.append(TYPES.index(kind) if kind in TYPES else -1)
         return {**parts, "types": np.array(types)}
 

@@ -25,6 +25,7 @@ from attnprune_verify.audit.kernel.process.bridge import (
 from attnprune_verify.audit.kernel.process.frameworks import Framework, framework_named
 from attnprune_verify.audit.kernel.process.parameters import plainly_called
 from attnprune_verify.audit.kernel.typing import Deferred, Foreign, Plain
+from attnprune_verify.audit.subject.answers import ours
 
 __all__ = ["bridged"]
 
@@ -83,8 +84,9 @@ class _BridgedEight(BridgedKernel):
         self._factors: Plain = {}
 
     def __call__(self, *arrays: Foreign, how: Plain) -> Foreign:
-        factors = {self.scales[name]: value for name, value in how["factors"].items()}
-        self._factors = {name: self._factor(value) for name, value in factors.items()}
+        with ours():
+            factors = {self.scales[name]: value for name, value in how["factors"].items()}
+            self._factors = {name: self._factor(value) for name, value in factors.items()}
         return super().__call__(*arrays, how=how)
 
     def _factor(self, value: Foreign) -> Foreign:

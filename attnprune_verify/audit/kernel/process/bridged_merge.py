@@ -15,6 +15,7 @@ import numpy as np
 from attnprune_verify.audit.contract import Signature
 from attnprune_verify.audit.kernel.process.frameworks import Framework
 from attnprune_verify.audit.kernel.typing import Call, Foreign, Plain
+from attnprune_verify.audit.subject.answers import ours
 
 __all__ = ["MERGES", "BridgedMerge", "takes_parts"]
 
@@ -46,11 +47,12 @@ class BridgedMerge:
         self.parts, self.function, self.framework = MERGES[name].parts, function, framework
 
     def __call__(self, *arrays: Foreign, layouts: list[str]) -> Plain:
-        inputs = [
-            self.framework.side_input(array) if place % 2 else self.framework.made(array, layout)
-            for place, (array, layout) in enumerate(zip(arrays, layouts, strict=True))
-        ]
-        before = [self.framework.bits(array) for array in inputs]
+        with ours():
+            inputs = [
+                self.framework.side_input(array) if place % 2 else self.framework.made(array, layout)
+                for place, (array, layout) in enumerate(zip(arrays, layouts, strict=True))
+            ]
+            before = [self.framework.bits(array) for array in inputs]
         with np.errstate(all="ignore"):
             results = list(self.function(*inputs))
         changed = [self.framework.bits(array) for array in inputs] != before

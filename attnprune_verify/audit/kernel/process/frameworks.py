@@ -86,7 +86,7 @@ def laid_out(array: Any, layout: str) -> Any:
     """Return the numbers in another memory layout."""
     if layout == "transposed":
         return np.ascontiguousarray(np.swapaxes(array, -1, -2)).swapaxes(-1, -2)
-    if layout == "heads last":
+    if layout == "heads last" and array.ndim > 2:
         return np.ascontiguousarray(np.swapaxes(array, 1, 2)).swapaxes(1, 2)
     if layout == "spaced":
         wide = np.full((*array.shape[:-1], 2 * array.shape[-1]), 7, dtype=array.dtype)
@@ -203,7 +203,7 @@ class _Torch:
         exact = self._there(values, self.type)
         if layout == "transposed":
             return exact.transpose(-1, -2).contiguous().transpose(-1, -2)
-        if layout == "heads last":
+        if layout == "heads last" and exact.dim() > 2:
             return exact.transpose(1, 2).contiguous().transpose(1, 2)
         if layout == "spaced":
             wide = self.torch.full_like(exact, 7.0).repeat_interleave(2, -1)
