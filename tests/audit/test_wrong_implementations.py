@@ -139,6 +139,14 @@ def test_what_used_to_pass_in_float32_fails_and_what_it_rounds_away_does_not(id,
     )
 
 
+def test_a_broken_law_is_told_by_the_entry_that_breaks_it(tmp_path):
+    """The largest difference, 1.11e-16, was within the largest bound, 1.78e-14, of another entry."""
+    (wrong,) = (wrong for wrong in WRONG if wrong.id == "tokens divided by their norms")
+    result = kill_matrix.audited(wrong, tmp_path, names="never")
+    broken = [record for record in result.checks if record.status == "failed" and record.bound is not None]
+    assert broken and all(record.error > record.bound for record in broken)
+
+
 @pytest.mark.thorough
 def test_a_sample_of_the_catalogue_in_float32():
     """The whole: ``python tests/audit/kill_matrix.py --dtype float32``."""

@@ -66,8 +66,10 @@ def _joined(
                 part.bound + np.abs(bound) + sample.unit_roundoff * np.abs(part.value) * 4,
             )
         if not np.all(gap <= allowed):
-            problem = f"differs by {np.max(gap):.3g} where rounding explains {np.max(allowed):.3g}"
-            measured = {"error": float(np.max(gap)), "bound": float(np.max(allowed))}
+            times = np.nan_to_num(gap / np.maximum(allowed, np.finfo(float).tiny), nan=np.inf)
+            worst = np.unravel_index(np.argmax(times), np.shape(gap))
+            problem = f"differs by {gap[worst]:.3g} where rounding explains {allowed[worst]:.3g}"
+            measured = {"error": float(gap[worst]), "bound": float(allowed[worst])}
             found = failed_on(function, sample, problem, **measured, samples=(sample, other))
             return replace(found, call=call_on(function, other))
     return None
