@@ -8,6 +8,7 @@ from attnprune_verify.audit.kernel.problem.conventions import Conventions
 from attnprune_verify.audit.kernel.problem.precision import PRECISIONS, precision_named
 from attnprune_verify.audit.kernel.problem.regimes import BENIGN, EXTREME, regimes
 from attnprune_verify.audit.kernel.problem.sample_factory import Maker
+from attnprune_verify.audit.kernel.truth.split_product import wide_product
 from attnprune_verify.audit.kernel.truth.truth import by_balls, by_floats, truth
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.oracle.enclosure import working_precision
@@ -164,3 +165,37 @@ def test_the_same_seed_gives_the_same_numbers():
 def test_an_unknown_precision_is_refused():
     with pytest.raises(InvalidInstance, match="dtype must be one of"):
         precision_named("float8")
+
+
+def exactly(array):
+    """Balls of wide floats, each the sum of two numbers of float64."""
+    near = array.astype(float)
+    return arb_mat(
+        *array.shape, [arb(x) + arb(y) for x, y in zip(near.flat, (array - near).astype(float).flat, strict=True)]
+    )
+
+
+@pytest.mark.parametrize("terms", [32, 1000])
+@pytest.mark.parametrize(
+    "kind", ["normal", "weights", "equal", "large against zero", "large against small", "huge", "masked"]
+)
+def test_a_product_in_wide_floats_errs_by_a_unit_a_term(kind, terms):
+    rng = np.random.default_rng(terms)
+    a, b = rng.standard_normal((3, terms)).astype(np.longdouble), rng.standard_normal((terms, 3)).astype(np.longdouble)
+    if kind == "weights":
+        a = np.exp(8 * a)
+        a /= a.sum(axis=-1, keepdims=True)
+    elif kind == "equal":  # the largest numbers, whose products need all their bits
+        a, b = (np.full_like(x, 2 - 2.0**-25 - 2.0**-50) for x in (a, b))
+    elif kind.startswith("large"):  # of the sum nothing is left but what is far below the largest number of the row
+        a[:, 0], b[0] = 2.0**100, 0.0 if kind.endswith("zero") else 2.0**-120
+    elif kind == "huge":
+        a *= np.longdouble(1e300)
+    elif kind == "masked":
+        a[:, 2:] = 0
+    with working_precision(2000):
+        off = exactly(wide_product(a, b)) - exactly(a) * exactly(b)
+        size = exactly(np.abs(a)) * exactly(np.abs(b))
+        units = (2 if kind == "masked" else terms) + 7
+        most = arb(units * float(np.finfo(np.longdouble).eps) / 2)
+        assert all(abs(x) <= most * y for x, y in zip(off.entries(), size.entries(), strict=True))

@@ -316,18 +316,15 @@ def maximum_changes(s: Array) -> Array:
 
 
 def _records(s: Array) -> Array:
-    """Count, for each key, how often the running maximum of the logits changes after it.
-
-    In Python, which visits each logit once: operations on whole arrays would visit it several times.
-    """
-    found = np.zeros_like(s)
-    for place in np.ndindex(s.shape[:-1]):
-        records: list[float] = []  # to the right of a key, the nearest last
-        counts = []
-        for value in reversed(s[place].tolist()):
-            while records and records[-1] <= value:
-                records.pop()
-            counts.append(len(records))
-            records.append(value)
-        found[place] = counts[::-1]
-    return found
+    """Count, for each key, how often the running maximum changes after it: at the next larger logit, and after that."""
+    logits = np.concatenate([s, np.full((*s.shape[:-1], 1), np.inf)], axis=-1).ravel()
+    larger = np.arange(1, logits.size + 1)
+    larger[s.shape[-1] :: s.shape[-1] + 1] -= 1  # a row ends with infinity, and that with itself
+    wrong = np.flatnonzero((logits[larger] <= logits) & (logits < np.inf))
+    while wrong.size:  # what lies between a logit and the one it points at is never larger than it
+        larger[wrong] = larger[larger[wrong]]
+        wrong = wrong[logits[larger[wrong]] <= logits[wrong]]
+    found = (larger != np.arange(larger.size)).astype(float)
+    while (steps := found[larger]).any():
+        found, larger = found + steps, larger[larger]
+    return np.asarray(found.reshape(*s.shape[:-1], -1)[..., :-1] - 1)

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, Mask
+from attnprune_verify.audit.kernel.truth.split_product import wide_product
 
 __all__ = ["KernelSteps", "evaluate", "spread_over"]
 
@@ -37,7 +38,7 @@ class KernelSteps:
     def __init__(self, sample: KernelSample) -> None:
         self.sample, self.length, self.kept = sample, sample.k.shape[2], sample.kept
         self.k, self.v = sample.grouped(sample.k), sample.grouped(sample.v)
-        self.raw: Array = sample.factor * (sample.q @ _turned(self.k))
+        self.raw: Array = sample.factor * wide_product(sample.q, _turned(self.k))
         self.s, self.slope, self.by_bias, self.allowed = _scores(sample, self.raw)
         if sample.sinks is not None:
             self._add_sinks(sample.sinks)
@@ -46,7 +47,7 @@ class KernelSteps:
         self.p: Array = np.exp(np.where(self.allowed, self.s - self.top, -np.inf))
         total = self.p.sum(axis=-1, keepdims=True)
         self.p /= np.where(found, total, 1.0)
-        self.o: Array = (self.p * self.kept) @ self.v
+        self.o: Array = wide_product(self.p * self.kept, self.v)
         self.lse: Array = np.where(found, self.top + np.log(total), -np.inf)[..., 0] / sample.unit
 
     def _add_sinks(self, sinks: Array) -> None:
@@ -65,7 +66,7 @@ class KernelSteps:
     @cached_property
     @np.errstate(all="ignore")
     def dp(self) -> Array:
-        return np.where(self.allowed, self.kept * (self.sample.do @ _turned(self.v)), 0.0)
+        return np.where(self.allowed, self.kept * wide_product(self.sample.do, _turned(self.v)), 0.0)
 
     @cached_property
     @np.errstate(all="ignore")
@@ -86,18 +87,18 @@ class KernelSteps:
     @cached_property
     @np.errstate(all="ignore")
     def dq(self) -> Array:
-        return self.sample.factor * ((self.ds * self.slope) @ self.k)
+        return self.sample.factor * wide_product(self.ds * self.slope, self.k)
 
     @cached_property
     @np.errstate(all="ignore")
     def dk(self) -> Array:
-        by_head = self.sample.factor * (_turned(self.ds * self.slope) @ self.sample.q)
+        by_head = self.sample.factor * wide_product(_turned(self.ds * self.slope), self.sample.q)
         return self.sample.per_key_head(by_head)[:, :, : self.length]
 
     @cached_property
     @np.errstate(all="ignore")
     def dv(self) -> Array:
-        return self.sample.per_key_head(_turned(self.p * self.kept) @ self.sample.do)[:, :, : self.length]
+        return self.sample.per_key_head(wide_product(_turned(self.p * self.kept), self.sample.do))[:, :, : self.length]
 
     @cached_property
     @np.errstate(all="ignore")
