@@ -133,6 +133,42 @@ def test_what_errs_only_where_three_features_meet_fails(case, tmp_path):
     assert record_of(*wrong_where(case, tmp_path)).status == "failed"
 
 
+ALIGNED = """
+import numpy as np
+
+CONVENTIONS = {"causal_alignment": "bottom-right"}
+
+
+def attention(q, k, v, *, causal=False, window=None, return_lse=False):
+    n, length = q.shape[2], k.shape[2]
+    k, v = (np.repeat(x, q.shape[1] // x.shape[1], axis=1) for x in (k, v))
+    s = q @ k.swapaxes(-1, -2) / np.sqrt(q.dtype.type(q.shape[3]))
+    ago = np.arange(n)[:, None] + (length - n if causal else 0) - np.arange(length)
+    off = (ago < 0) & causal | (abs(ago) >= (length + n if window is None else window))
+    s = np.where(off, -np.inf, s).astype(q.dtype)
+    top = np.where(off.all(axis=-1), 0, s.max(axis=-1)).astype(q.dtype)
+    p = np.exp(s - top[..., None])
+    total = p.sum(axis=-1)
+    with np.errstate(divide="ignore"):
+        lse = top + np.log(total)
+    o = p @ v / np.where(total == 0, 1, total)[..., None]
+    return (o, lse) if return_lse else o
+"""
+
+
+def test_a_window_that_ends_at_the_last_key_is_asked_of_few_queries_and_many_keys(tmp_path):
+    """A window that is not causal is left open there: that stands for no refusal of windows beside l != n."""
+    path = tmp_path / "kernel.py"
+    path.write_text(ALIGNED, encoding="utf-8")
+    with KernelAuditor(str(path)) as auditor:
+        found = combined_features(auditor.context, FORWARD)
+        shapes = [(one.q.shape[2], one.k.shape[2], one.causal, one.window) for one in found.samples]
+    assert not found.pairs
+    assert any(n == 1 and length >= 1024 and window == 2 for n, length, _, window in shapes)
+    assert all(causal for n, length, causal, window in shapes if window and n != length)
+    assert max(n for n, *_ in shapes) <= 192
+
+
 def has(sample, factor, level):
     """Report whether a sample, as a kernel gets it, has a factor at a level."""
     shapes = {"q": sample.q, "k": sample.k, "v": sample.v}
