@@ -91,6 +91,8 @@ def test_an_answer_may_be_as_large_as_the_contract_makes_it():
     assert largest_answer([head, X]) >= 4 * 1100**2 * 8  # the attention of every head
     assert largest_answer([1100]) >= 1100**2 * 8  # causal_mask(n)
     assert largest_answer([10**9]) == 1 << 26
+    heads = np.broadcast_to(0.0, (1, 128, 128, 192))
+    assert largest_answer([heads] * 4) >= 3 * heads.nbytes > 1 << 26  # the gradients of many heads, on a whole tile
 
 
 def test_arrays_keep_their_values_and_layouts_on_the_way():

@@ -30,7 +30,7 @@ SECONDS_PER_CALL = 30.0  # of processor time, as the contract says
 WALL_FACTOR = 10  # so many times that in all, as the contract says
 SECONDS_TO_START = 120.0  # chosen: torch and jax together take ten on a cold disk
 _LEAST_ANSWER = 1 << 20  # bytes that every answer may have; chosen: 131072 numbers
-_LARGEST_ANSWER = 1 << 26  # bytes; right ones are far smaller
+_LARGEST_ANSWER = 1 << 26  # bytes, where no argument is that large; right ones are far smaller
 _LOOKED_AT = 1 << 16  # bytes of earlier results that are read again at every call
 _NUMBERS_PER_PAIR = 8  # numbers an answer may have per batch, head and pair of indices: four parts, of 16 bytes each
 
@@ -310,6 +310,8 @@ class InMemory:
 def largest_answer(given: list[Any]) -> int:
     """The most bytes of a result for these arguments: a few numbers for every batch, head and pair of indices.
 
+    Of many of them no more than two of the largest type for each number of the largest argument.
+
     Examples
     --------
     >>> largest_answer([np.zeros((3, 300, 8))]) == 3 * 300**2 * 16 * 8
@@ -331,7 +333,8 @@ def largest_answer(given: list[Any]) -> int:
             longest = max(longest, one)
     longest = max([longest, *(length for shape in arrays for length in shape[-2:])])
     batch = max([1, *(math.prod(shape[:-2]) for shape in arrays)])
-    return min(max(_LEAST_ANSWER, batch * heads * longest**2 * 16 * _NUMBERS_PER_PAIR), _LARGEST_ANSWER)
+    most = max([_LARGEST_ANSWER, *(2 * 16 * math.prod(shape) for shape in arrays)])
+    return min(max(_LEAST_ANSWER, batch * heads * longest**2 * 16 * _NUMBERS_PER_PAIR), most)
 
 
 def _arguments(given: list[Any], touched: list[int]) -> tuple[int, ...]:

@@ -134,3 +134,18 @@ def test_what_is_wrong_at_a_released_shape_fails_there(tmp_path):
         source = source.replace(old, new)
     failed = {id for id, record in judged_shapes(source, tmp_path).items() if record.status == "failed"}
     assert failed == {f"attention:values:{name}" for name in WRONG_SHAPES}
+
+
+def test_shapes_that_are_too_much_work_on_a_whole_tile_are_left_out_and_told(tmp_path):
+    """128 heads of 576 numbers on 128 tokens: minutes, and answers of 75 MB that once failed a right kernel."""
+    path = tmp_path / "kernel.py"
+    path.write_text(
+        "import numpy as np\n\nSIZES = {'n': 128, 'l': 128}\n\n\ndef attention(q, k, v):\n"
+        "    s = q @ np.swapaxes(k, -1, -2) * np.float32(q.shape[-1] ** -0.5)\n"
+        "    p = np.exp(s - s.max(-1, keepdims=True))\n    return p / p.sum(-1, keepdims=True) @ v\n",
+        encoding="utf-8",
+    )
+    (check,) = (check for check in kernel_checks() if check.id == "attention:values:shape-576")
+    with KernelAuditor(str(path), options=Options(names="never")) as auditor:
+        record = auditor.record(check)
+    assert record.status == "not_applicable" and "too much work" in record.reason

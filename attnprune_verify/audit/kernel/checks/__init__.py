@@ -90,7 +90,7 @@ def _values(function: str, name: str) -> Callable[[KernelContext], Finding]:
 
 
 def _shapes(function: str, m: int) -> Callable[[KernelContext], Finding]:
-    return lambda context: _judged_all(context, function, shapes_asked(context, function, m))
+    return _bound(lambda context, asked: _judged_all(context, asked, shapes_asked(context, asked, m)), function)
 
 
 def _integers(name: str, context: KernelContext, function: str) -> Finding:

@@ -6,28 +6,41 @@ import numpy as np
 
 from attnprune_verify.audit.kernel.problem.released_shapes import instances
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, KernelSample
-from attnprune_verify.audit.kernel.process.context import KernelContext
+from attnprune_verify.audit.kernel.process.context import KernelContext, TooSlow
 
 __all__ = ["shapes_asked"]
 
 _SMALL = 64  # tokens; chosen: above, the many heads of most models cost seconds each, and those with few are asked
+# Multiplications of the shapes of a head size, in haste and otherwise; chosen: some two and twenty seconds.
+_IN_HASTE, _MOST = 2**27, 2**30
 
 
 def shapes_asked(context: KernelContext, function: str, m: int) -> tuple[KernelSample, ...]:
-    """Return the instances of a head size; backward those that the seed draws.
+    """Return the instances of a head size, in haste those of little work; backward those that the seed draws.
 
     They are not causal where the kernel has no such parameter. Both functions get the same samples, so that a truth is
     computed once.
+
+    Raises
+    ------
+    TooSlow
+        If each of them is too much work, on tiles of more than 64 tokens or in haste.
     """
     causal = context.has(function, "causal") or context.scope.causal is not None
     samples = []
     for place, sample in enumerate(instances(context.maker, m)):
         asked = sample if causal else sample.changed(causal=False)
         samples.append(context.rows.setdefault(("shape", m, place, causal), context.meant(asked)))
-    if context.quick and context.declared.framework == "jax":  # which compiles each shape anew
-        samples = sorted(samples, key=lambda sample: sample.work)[:1]
-    elif samples and min(samples[0].shape[3:5]) > _SMALL:
-        samples = sorted(samples, key=lambda sample: sample.work)[: 1 if context.quick else 2]
+    large = bool(samples) and min(samples[0].shape[3:5]) > _SMALL
+    if large or context.quick:
+        most = _IN_HASTE if context.quick else _MOST
+        samples = sorted(samples, key=lambda sample: sample.work)[: 2 if large else None]
+        totals = np.cumsum([sample.work for sample in samples])
+        if samples and totals[0] > most:
+            raise TooSlow(f"too much work: {totals[0]:.1g} multiplications, on {samples[0].describe()}")
+        compiled = context.declared.framework == "jax"  # each shape anew
+        hasty = context.quick and (large or compiled)
+        samples = samples[: 1 if hasty else int((totals <= most).sum())]
     if function == BACKWARD:
         drawn = np.random.default_rng([context.seed, m]).permutation(len(samples))[: -(-len(samples) // 3)]
         samples = [samples[place] for place in sorted(drawn)]
