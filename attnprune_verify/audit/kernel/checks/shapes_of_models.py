@@ -6,7 +6,8 @@ import numpy as np
 
 from attnprune_verify.audit.kernel.problem.released_shapes import instances
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, KernelSample
-from attnprune_verify.audit.kernel.process.context import KernelContext, TooSlow
+from attnprune_verify.audit.kernel.process.context import KernelContext
+from attnprune_verify.audit.kernel.process.facts import TooSlow
 
 __all__ = ["shapes_asked"]
 
