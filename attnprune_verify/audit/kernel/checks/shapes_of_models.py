@@ -36,12 +36,11 @@ def shapes_asked(context: KernelContext, function: str, m: int) -> tuple[KernelS
     if large or context.quick:
         most = _IN_HASTE if context.quick else _MOST
         samples = sorted(samples, key=lambda sample: sample.work)[: 2 if large else None]
-        totals = np.cumsum([sample.work for sample in samples])
-        if samples and totals[0] > most:
-            raise TooSlow(f"too much work: {totals[0]:.1g} multiplications, on {samples[0].describe()}")
+        within = samples[: int((np.cumsum([sample.work for sample in samples]) <= most).sum())]
+        if samples and not within:
+            raise TooSlow(f"too much work: {samples[0].work:.1g} multiplications, on {samples[0].describe()}")
         compiled = context.declared.framework == "jax"  # each shape anew
-        hasty = context.quick and (large or compiled)
-        samples = samples[: 1 if hasty else int((totals <= most).sum())]
+        samples = within[:1] if context.quick and (large or compiled) else within
     if function == BACKWARD:
         drawn = np.random.default_rng([context.seed, m]).permutation(len(samples))[: -(-len(samples) // 3)]
         samples = [samples[place] for place in sorted(drawn)]
