@@ -77,6 +77,8 @@ _HEADS: Table = {
     "layout": ("plain", "heads last", "spaced", "broadcast"), "rank": ("2",), "empty": (False,),
 }  # fmt: skip
 _TABLES = ((_TILES, _VISITED), (_SPLITS, (("size", "heads", "window"),)), (_HEADS, ()))
+# What is read at the place of a key, beside a loop over keys that begins at the window's tile: one row has all of it.
+_READ_BY_PLACE = {"causal": True, "window": 2, "mask": "scattered", "alibi": True, "bias": "full", "dropout": True}
 # The weight of the only key that a query sees is 1, whatever its logit; beside a sink it is not.
 _OF_LOGITS = frozenset({"window", "softcap", "alibi", "m", "scale", "level", "bias"})
 _ONE_KEY = Hiding({"mask": "one key a row"}, _OF_LOGITS | {"causal"}, ("sinks", True))
@@ -119,14 +121,20 @@ def rows(
     if not bottom_right and False in table["causal"]:  # the first key alone would be seen
         large[1]["causal"] = (False,)
     asked = [(sizes, more) for sizes, (_, more) in zip(large, _TABLES, strict=True) if all(sizes.values())]
+    read = _plain(large[0]) | {name: level for name, level in _READ_BY_PLACE.items() if level in large[0][name]}
+    read["size"] = max(large[0]["size"])
     if strength < 3:
         asked = [({**sizes, "size": sizes["size"][1::2] or sizes["size"]}, ()) for sizes, _ in asked[:2]]
-    return (*small, *(row for sizes, more in asked for row in covering(sizes, 2, more, hiding=hiding)))
+    return (*small, read, *(row for sizes, more in asked for row in covering(sizes, 2, more, hiding=hiding)))
+
+
+def _plain(table: Table) -> Row:
+    return {factor: levels[0] for factor, levels in table.items()}
 
 
 def _alone(table: Table) -> Iterator[Row]:
     """Yield each mask and a window without others, for one query and for many: few keys are left where two meet."""
-    plain = {**{factor: levels[0] for factor, levels in table.items()}, "size": 17}
+    plain = _plain(table) | {"size": 17}
     for row in ({"lengths": "one query"}, {"mv": "smaller", "window": 1000}):
         for factor, level in (*(("mask", kind) for kind in table["mask"][1:]), ("window", 2)):
             own: Row = {**plain, **row, factor: level}
@@ -154,7 +162,7 @@ def within(table: Table, scope: KernelScope, refused: frozenset[str] = frozenset
     found["size"] = tuple(dict.fromkeys(scope.tokens(size, size)[1] for size in found["size"]))
     if min(found["size"]) > _SMALL and len(found["heads"]) > 1:
         found["heads"] = tuple(kind for kind in found["heads"] if kind != "large groups")
-    plain: Row = {factor: levels[0] for factor, levels in found.items()}
+    plain = _plain(found)
     for factor in ("lengths", "heads", "batch", "m", "mv"):
         by_shape: dict[tuple[int, ...], Any] = {}
         for level in found[factor]:
