@@ -184,6 +184,12 @@ def test_a_kernel_that_reads_masks_of_heads_but_not_of_samples_is_wrong(tmp_path
         assert record.status == status, record.reason
 
 
+def test_a_kernel_that_reads_full_masks_rightly_and_broadcast_ones_of_the_first_sample_is_wrong(tmp_path):
+    read = "np.concatenate([mask, *[np.ones_like(mask)] * (len(s) - len(mask))])"
+    (record,) = records(misread(tmp_path, read), FORWARD, "mask-ranks").values()
+    assert record.status == "failed", record.reason
+
+
 @pytest.mark.parametrize(("read", "name"), [("mask[:, :1]", "mask_per_sample"), ("mask[:1]", "mask_per_head")])
 def test_masks_that_differ_along_one_axis_are_declared(read, name, tmp_path):
     (record,) = records(misread(tmp_path, read), FORWARD, "mask-ranks").values()

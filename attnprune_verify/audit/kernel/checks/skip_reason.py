@@ -6,7 +6,7 @@ without such rows. Masks of rank 3 and 4 and additive masks are judged where the
 read rightly, one that differs from head to head and from sample to sample and one of grouped heads among them: a kernel
 that was written for (n, l) may take others, broadcast them along an axis of its own, and mean nothing by it. One that
 reads masks of its heads, or of its samples, rightly means masks of rank 4: another answer to both at once is a mistake,
-unless it declares the one axis.
+unless it declares the one axis; so is another answer to one of size 1 where those of full size are read rightly.
 A cotangent of log sum exp is judged where a backward pass has a parameter for it, or automatic differentiation lets it
 through: gradients that do not change with it, beyond their rounding, belong to a log sum exp that is not meant to be
 differentiated.
@@ -146,7 +146,7 @@ def _reads(context: KernelContext, function: str, kind: str) -> bool:
         right = [
             _right(context, function, sample.changed(mask=mask, additive=kind == "float_mask")) for mask in plainest
         ]
-        reads[kind] = all(right)
+        reads[kind] = bool(right[-1]) and right[0] is not None
         if kind == "mask_rank_4" and right[0] and right[1] is False:
             by_axis = {"mask_per_sample": turned[[0, -1][:batch]][:, None], "mask_per_head": turned[None]}
             for axis, mask in by_axis.items():

@@ -121,8 +121,8 @@ def rows(
     if not bottom_right and False in table["causal"]:  # the first key alone would be seen
         large[1]["causal"] = (False,)
     asked = [(sizes, more) for sizes, (_, more) in zip(large, _TABLES, strict=True) if all(sizes.values())]
-    read = _plain(large[0]) | {name: level for name, level in _READ_BY_PLACE.items() if level in large[0][name]}
-    read["size"] = max(large[0]["size"])
+    by_place = {name: level for name, level in _READ_BY_PLACE.items() if level in large[0][name]}
+    read = {**_plain(large[0]), **by_place, "size": max(large[0]["size"])}
     if strength < 3:
         asked = [({**sizes, "size": sizes["size"][1::2] or sizes["size"]}, ()) for sizes, _ in asked[:2]]
     return (*small, read, *(row for sizes, more in asked for row in covering(sizes, 2, more, hiding=hiding)))
@@ -134,7 +134,7 @@ def _plain(table: Table) -> Row:
 
 def _alone(table: Table) -> Iterator[Row]:
     """Yield each mask and a window without others, for one query and for many: few keys are left where two meet."""
-    plain = _plain(table) | {"size": 17}
+    plain = {**_plain(table), "size": 17}
     for row in ({"lengths": "one query"}, {"mv": "smaller", "window": 1000}):
         for factor, level in (*(("mask", kind) for kind in table["mask"][1:]), ("window", 2)):
             own: Row = {**plain, **row, factor: level}

@@ -110,7 +110,8 @@ def _log_sum_exp(maker: Maker) -> tuple[Regime, ...]:
         Regime("log-sum-exp and sinks", "the sink counts in log sum exp, and gets a gradient through it",
                tuple(maker.pulled(maker.sunk(make(name, *sizes, heads=4, kv_heads=2), level)).changed(
                    lse=True, wanted=("dsinks",)) for name, sizes, level in (
-                       ("lss6", (6, 8, 9), 0.0), ("lss1", (1, 8, 20), 3.0), ("lss33", (33, 4), -3.0)))),
+                       ("lss6", (6, 8, 9), 0.0), ("lss1", (1, 8, 20), 3.0), ("lss33", (33, 4), -3.0),
+                       ("lss9", (9, 8), 1e3)))),
     )  # fmt: skip
 
 
