@@ -1,8 +1,7 @@
-"""``attnprune-verify plot``: pictures of an instance, of the bounds, and of the experiments' measurements."""
+"""``attnprune-verify plot``: pictures of an instance, of the bounds, of audits and of measurements."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,8 @@ __all__ = ["command"]
 _FORMATS = (".png", ".svg", ".pdf")
 _DESCENT = {"lam", "rho", "readings", "steps"}
 _OF_AN_INSTANCE = {"heatmaps": _DESCENT, "taylor": {"lam"}, "descent": _DESCENT, "constants": {"lam"}, "gap": {"lam"}}
-_TAKES = {**_OF_AN_INSTANCE, "slack": {"claims"}, "heads": {"rho", "methods"}, "perplexity": set[str]()}
+_OF_A_FILE = dict.fromkeys(("perplexity", "audit", "cost"), set[str]())
+_TAKES = {**_OF_AN_INSTANCE, "slack": {"claims"}, "heads": {"rho", "methods"}, **_OF_A_FILE}
 """The options that have an effect on each kind."""
 KINDS = tuple(_TAKES)
 _GAP_STEPS = 60
@@ -65,9 +65,12 @@ def command(
       slack       slack of the bounds, by family of instances
       heads       error of pruned layers, heads by layers
       perplexity  perplexity against sparsity
+      audit       errors of an audit's checks, in multiples of what is allowed
+      cost        KL of pruned models over processor seconds, by method
 
     SOURCE is an instance file (default: a small random instance that meets the assumptions), for `heads` the folder of
-    an `experiment layer` (default: the stored run), for `perplexity` the folder of an `experiment perplexity`.
+    an `experiment layer` (default: the stored run), for `perplexity` the folder of an `experiment perplexity`, for
+    `audit` a report in JSON, for `cost` the rows.jsonl of `benchmarks.real_model`.
 
     \b
     Example:
@@ -87,7 +90,7 @@ def command(
     if kind in _OF_AN_INSTANCE:
         figure = _of_instance(kind, _instance(source, lam), 0.5 if rho is None else rho, readings, steps)
     else:
-        figure = _MEASURED[kind](source, rho, claims, methods)
+        figure = _measured(kind, source, rho, claims, methods)
     save_as(figure, target)
     if not quiet:
         click.echo(f"Written: {target}", err=True)
@@ -137,30 +140,27 @@ def _of_instance(kind: str, instance: Instance, rho: float, readings: tuple[str,
     return draw_heatmaps(matrices(instance, result.M if instance.M is None else instance.M, rho))
 
 
-def _slack(source: Path | None, rho: float | None, claims: tuple[str, ...], methods: tuple[str, ...]) -> Figure:
-    from attnprune_verify.report.plots.slack import BOUNDS, draw_slack, slacks
+def _measured(
+    kind: str, source: Path | None, rho: float | None, claims: tuple[str, ...], methods: tuple[str, ...]
+) -> Figure:
+    from attnprune_verify.report.plots import measured
 
-    if source is not None:
-        raise click.UsageError(f"slack takes no SOURCE, but --claim; got {str(source)!r}")
-    return draw_slack(slacks(claims or BOUNDS))
+    if kind == "slack":
+        from attnprune_verify.report.plots.slack import BOUNDS, draw_slack, slacks
 
-
-def _heads(source: Path | None, rho: float | None, claims: tuple[str, ...], methods: tuple[str, ...]) -> Figure:
-    from attnprune_verify.report.plots.measured import draw_heads, read_heads, stored_heads
-
-    return draw_heads(stored_heads() if source is None else read_heads(source), rho, methods)
-
-
-def _perplexity(source: Path | None, rho: float | None, claims: tuple[str, ...], methods: tuple[str, ...]) -> Figure:
-    from attnprune_verify.report.plots.measured import draw_perplexity, read_perplexity
-
+        if source is not None:
+            raise click.UsageError(f"slack takes no SOURCE, but --claim; got {str(source)!r}")
+        return draw_slack(slacks(claims or BOUNDS))
+    if kind == "heads":
+        return measured.draw_heads(
+            measured.stored_heads() if source is None else measured.read_heads(source), rho, methods
+        )
     if source is None:
-        raise click.UsageError("perplexity needs SOURCE, a folder that `experiment perplexity` has written")
-    return draw_perplexity(read_perplexity(source))
+        raise click.UsageError(f"{kind} needs SOURCE, {measured.WRITTEN[kind]}")
+    if kind == "perplexity":
+        return measured.draw_perplexity(measured.read_perplexity(source))
+    if kind == "cost":
+        return measured.draw_costs(measured.read_costs(source))
+    from attnprune_verify.report.plots.audit import draw_audit, read_audit
 
-
-_MEASURED: dict[str, Callable[[Path | None, float | None, tuple[str, ...], tuple[str, ...]], Figure]] = {
-    "slack": _slack,
-    "heads": _heads,
-    "perplexity": _perplexity,
-}
+    return draw_audit(*read_audit(source))

@@ -1,6 +1,7 @@
 """What a picture shows is what was computed: every line, point and cell is compared with numbers from elsewhere."""
 
 import json
+from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -12,12 +13,13 @@ from attnprune_verify import Instance, attention, binary_mask, constants, loss, 
 from attnprune_verify.claims.registry import find  # noqa: E402  # after the skip
 from attnprune_verify.cli.plot import KINDS, command  # noqa: E402
 from attnprune_verify.errors import InvalidInput  # noqa: E402
-from attnprune_verify.report.plots import heatmaps, measured, slack, style, taylor  # noqa: E402
+from attnprune_verify.report.plots import audit, heatmaps, measured, slack, style, taylor  # noqa: E402
 from attnprune_verify.report.plots.constants import Compared, compared, draw_constants, least_pl_ratio, most_curvature  # noqa: E402
 from attnprune_verify.report.plots.descent import draw_descent, trajectories  # noqa: E402
 
 RNG = np.random.default_rng(3)
 SMALL = Instance(RNG.standard_normal((3, 4)), 0.3 * RNG.standard_normal((4, 4)), lam=0.04)
+SCHEMA = str(files("attnprune_verify.report") / "schemas" / "audit.schema.json")
 M = RNG.uniform(0.1, 0.9, (4, 4))
 
 
@@ -177,6 +179,76 @@ def test_perplexity_at_one_ratio_is_a_row_per_method():
     assert "0.5" in axes.get_xlabel()
 
 
+def checked(name, function, status, error, bound):
+    return {"id": f"{function}:{name}", "function": function, "status": status,
+            "evidence": {"error": error, "bound": bound}}  # fmt: skip
+
+
+def test_errors_of_an_audit_stand_in_multiples_of_the_bound():
+    checks = [
+        checked("values:plain", "attention", "passed", 1e-7, 1e-5),
+        checked("values:plain", "attention_backward", "failed", 3e-4, 1e-5),
+        checked("values:causal", "attention", "failed", "nan", 0.0),
+        checked("values:zeros", "attention", "inconclusive", 0.0, 1e-5),
+        checked("shape", "attention", "passed", None, None),
+    ]
+    figure = audit.draw_audit("mine.py", checks)
+    axes = figure.axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["values:causal", "values:plain", "values:zeros"]
+    bound, *points = axes.lines
+    assert list(bound.get_xdata()) == [1.0, 1.0] and axes.get_xscale() == "log"
+    drawn = {line.get_label(): (line.get_xdata()[0], line.get_ydata()[0], line.get_fillstyle()) for line in points}
+    low, high = axes.get_xlim()
+    assert drawn["attention, passed"] == (pytest.approx(0.01), 1, "none")
+    assert drawn["attention_backward, failed"] == (pytest.approx(30.0), 1, "full")
+    assert drawn["attention, failed"] == (high, 0, "full") and drawn["attention, inconclusive"] == (low, 2, "left")
+    assert "5 checks: 2 failed, 1 inconclusive, 2 passed; 1 without an error" in figure.get_suptitle()
+    assert {text.get_text() for text in figure.legends[0].get_texts()} == {*drawn, bound.get_label()}
+
+
+def test_fourteen_functions_look_different():
+    checks = [checked("values:plain", f"function_{number}", "passed", 0.5, 1.0) for number in range(14)]
+    points = audit.draw_audit("mine.py", checks).axes[0].lines[1:]
+    assert len({(line.get_color(), line.get_marker()) for line in points}) == 14
+
+
+def test_a_report_without_errors_is_refused(tmp_path):
+    path = tmp_path / "report.json"
+    report = {"schema": "attnprune-verify/audit/1", "target": {"spec": "mine.py"}}
+    path.write_text(json.dumps(report | {"checks": [checked("shape", "attention", "passed", None, None)]}))
+    with pytest.raises(InvalidInput, match="none of its 1 checks has an error"):
+        audit.read_audit(path)
+
+
+def measured_on_a_model():
+    setting = {"size": "0.5", "k": 8, "n": 256, "blocks": []}
+    few = [setting | {"method": "wanda", "blocks": [4, 14], "seed": 0, "seconds": 1.0, "KL novel": [1.0, 1.0]}]
+    values = {("wanda", 0): [0.2, 0.4], ("alps", 0): [0.1, 0.3], ("wanda", 1): [0.4, 0.4], ("alps", 1): [0.2, 0.1]}
+    return few + [setting | {"method": method, "seed": seed, "seconds": 10.0 * len(method) + seed, "KL novel": windows}
+                  for (method, seed), windows in values.items()]  # fmt: skip
+
+
+def test_the_cost_of_a_method_is_paired_by_window(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in measured_on_a_model()))
+    rows = measured.read_costs(path)
+    assert all(row["blocks"] == [] for row in rows) and len(rows) == 4
+    first, second = measured.costs(rows)
+    ratios = np.array([0.15 / 0.3, 0.2 / 0.4])  # of the means over both draws, in either window
+    assert first == ("wanda", "novel", 50.5, 1.0, 1.0, 1.0)
+    assert second[2:] == pytest.approx((40.5, 0.5, 0.5, 0.5)) and ratios.tolist() == [0.5, 0.5]
+    rows[1]["KL novel"] = [0.3, 0.3]  # ratios 0.25 / 0.3 and 0.5
+    from scipy.stats import ttest_1samp
+
+    logs = np.log([0.25 / 0.3, 0.5])
+    interval = np.exp(ttest_1samp(logs, 0.0).confidence_interval(0.95))
+    assert measured.costs(rows)[1][3:] == pytest.approx((np.exp(logs.mean()), *interval))
+    axes = measured.draw_costs(rows).axes[0]
+    bars = {container.get_label(): container.lines[0].get_xydata()[0] for container in axes.containers}
+    np.testing.assert_allclose(bars["alps"], [40.5, np.exp(logs.mean())])
+    assert axes.get_xscale() == "log" and axes.get_title() == "novel: 1 is the KL of wanda, 0.35 nats"
+
+
 def test_the_command_writes_what_its_ending_says(tmp_path):
     (tmp_path / "perplexity.json").write_text(json.dumps(document(0.5, 0.7)))
     picture = tmp_path / "it.png"
@@ -198,6 +270,10 @@ def test_the_command_writes_what_its_ending_says(tmp_path):
         (["perplexity", "--out", "it.png"], "needs SOURCE"),
         (["perplexity", ".", "--out", "it.png"], "experiment perplexity"),
         (["heads", ".", "--out", "it.png"], "experiment layer"),
+        (["audit", "--out", "it.png"], "needs SOURCE, a report"),
+        (["audit", SCHEMA, "--out", "it.png"], "audit.schema.json: no 'schema'"),
+        (["cost", "--out", "it.png"], "needs SOURCE, the rows.jsonl"),
+        (["cost", SCHEMA, "--out", "it.png"], "benchmarks.real_model run` has written is needed"),
         (["descent", "--reading", "mine", "--out", "it.png"], "reading must be one of"),
     ],
 )
@@ -217,7 +293,7 @@ def test_the_extra_is_named_where_it_is_missing(monkeypatch, tmp_path):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "perplexity"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("perplexity", "audit", "cost")])
 def test_every_kind_is_drawn_without_a_source(kind, tmp_path):
     path = tmp_path / "it.svg"
     CliRunner().invoke(command, [kind, "--out", str(path)], standalone_mode=False, catch_exceptions=False)

@@ -1,18 +1,19 @@
-"""Plots of measurements on models: the error of a pruned layer by position, and perplexity against sparsity."""
+"""Plots of measurements on models: a pruned layer's error by position, perplexity over sparsity, KL over seconds."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.errors import InvalidInput
 from attnprune_verify.extras import need
-from attnprune_verify.files import parse, read_regular
+from attnprune_verify.files import parse, read_lines, read_regular
 from attnprune_verify.report.plots.style import MAP, SERIES, grid, new_figure
 
 if TYPE_CHECKING:
@@ -20,14 +21,37 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "draw_heads",
-    "draw_perplexity",
-    "head_errors",
-    "perplexities",
-    "read_heads",
-    "read_perplexity",
-    "stored_heads",
-]
+    "WRITTEN", "Cost", "costs", "draw_costs", "draw_heads", "draw_perplexity", "head_errors", "perplexities",
+    "read_costs", "read_heads", "read_perplexity", "readable", "stored_heads",
+]  # fmt: skip
+
+
+WRITTEN = {
+    "heads": "a folder that `experiment layer` has written",
+    "perplexity": "a folder that `experiment perplexity` has written",
+    "audit": "a report that `audit-kernel TARGET --format json --out FILE` has written",
+    "cost": "the rows.jsonl that `python -m benchmarks.real_model run` has written",
+}
+"""What the kinds of pictures are drawn from."""
+
+
+@contextmanager
+def readable(kind: str, path: Path) -> Iterator[None]:
+    """Raise `InvalidInput`, with the file that is needed, where the content of a file is another.
+
+    Examples
+    --------
+    >>> with readable("heads", Path("it.csv")):
+    ...     {}["rho"]
+    Traceback (most recent call last):
+        ...
+    attnprune_verify.errors.InvalidInput: a folder that `experiment layer` has written is needed; it.csv: no 'rho'
+    """
+    try:
+        yield
+    except (OSError, LookupError, TypeError, ValueError) as error:
+        said = f"no {error}" if isinstance(error, KeyError) else error
+        raise InvalidInput(f"{WRITTEN[kind]} is needed; {path}: {said}") from error
 
 
 def read_heads(folder: Path) -> list[dict[str, Any]]:
@@ -39,15 +63,13 @@ def read_heads(folder: Path) -> list[dict[str, Any]]:
         If the folder has no layer.csv with those columns.
     """
     path = folder / "layer.csv"
-    try:
+    with readable("heads", path):
         rows = list(csv.DictReader(read_regular(path).decode().splitlines()))
         return [
             {"method": row["method"], "rho": float(row["rho"]), "n": int(row["n"]), "layer": int(row["layer"]),
              "head": int(row["head"]), "held_out": float(row["held_out"])}
             for row in rows if row["head"] not in ("", None)
         ]  # fmt: skip
-    except (OSError, KeyError, ValueError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"a folder that `experiment layer` has written is needed; {path}: {error}") from error
 
 
 def stored_heads() -> list[dict[str, Any]]:
@@ -140,12 +162,9 @@ def read_perplexity(folder: Path) -> dict[str, Any]:
         If the folder has no perplexity.json with rows and the dense model.
     """
     path = folder / "perplexity.json"
-    try:
+    with readable("perplexity", path):
         document = parse(read_regular(path))
         return {"rows": list(document["rows"]), "dense": dict(document["dense"])}
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        message = f"a folder that `experiment perplexity` has written is needed; {path}: {error}"
-        raise InvalidInput(message) from error
 
 
 def perplexities(rows: Sequence[dict[str, Any]]) -> dict[str, list[tuple[float, float]]]:
@@ -221,3 +240,93 @@ def _draw_one_ratio(axes: Axes, lines: dict[str, list[tuple[float, float]]], den
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.margins(x=0.15)
     axes.set_xlabel(f"perplexity on unseen text at rho = {rho:g}")
+
+
+class Cost(NamedTuple):
+    """Seconds of a method, its KL over the first method's on a text, and the 95 % interval of that ratio."""
+
+    method: str
+    text: str
+    seconds: float
+    ratio: float
+    low: float
+    high: float
+
+
+def read_costs(path: Path) -> list[dict[str, Any]]:
+    """Read the rows of one setting, that with most blocks and, of those, with most tokens to calibrate on.
+
+    Raises
+    ------
+    InvalidInput
+        If the file has no rows as `benchmarks.real_model run` writes them.
+    """
+    with readable("cost", path):
+        rows = read_lines(read_regular(path))
+        most = max(rows, key=lambda row: (row["blocks"] == [], len(row["blocks"]), row["k"] * row["n"]))
+        chosen = [row for row in rows if all(row[name] == most[name] for name in ("size", "blocks", "k", "n"))]
+        costs(chosen)
+        return chosen
+
+
+def costs(rows: Sequence[dict[str, Any]]) -> list[Cost]:
+    """Return a point per method and text: the geometric mean over windows, of means over the draws that both have.
+
+    Examples
+    --------
+    >>> rows = [{"method": "a", "seed": 0, "seconds": 2.0, "KL novel": [0.2, 0.4]},
+    ...         {"method": "b", "seed": 0, "seconds": 9.0, "KL novel": [0.1, 0.2]}]
+    >>> [(point.method, point.seconds, round(point.ratio, 3), round(point.high, 3)) for point in costs(rows)]
+    [('a', 2.0, 1.0, 1.0), ('b', 9.0, 0.5, 0.5)]
+    """
+    from scipy.stats import t
+
+    found, first = [], rows[0]["method"]
+    for method in dict.fromkeys(row["method"] for row in rows):
+        own, theirs = ({row["seed"]: row for row in rows if row["method"] == name} for name in (method, first))
+        both = sorted(own.keys() & theirs.keys())
+        for text in (name for name in rows[0] if name.startswith("KL ") and both):
+            means = (np.mean([of[seed][text] for seed in both], axis=0) for of in (own, theirs))
+            logs = np.subtract(*map(np.log, means))
+            half = t.ppf(0.975, len(logs) - 1) * logs.std(ddof=1) / np.sqrt(len(logs)) if len(logs) > 1 else np.nan
+            seconds = float(np.mean([own[seed]["seconds"] for seed in both]))
+            found.append(Cost(method, text[3:], seconds, *np.exp(logs.mean() + [0.0, -half, half]).tolist()))
+    return found
+
+
+def draw_costs(rows: Sequence[dict[str, Any]]) -> Figure:
+    """Draw a panel per text; lower is nearer to the dense model, left is faster.
+
+    Examples
+    --------
+    >>> row = {"method": "wanda", "size": "0.5", "blocks": [], "k": 8, "n": 256, "seed": 0, "seconds": 2.0}
+    >>> draw_costs([row | {"KL a": [1.0]}]).axes[0].get_title()  # needs the extra `plot`
+    'a: 1 is the KL of wanda, 1 nats'
+    """
+    from matplotlib.ticker import LogLocator
+
+    found, first = costs(rows), rows[0]
+    texts, methods = (list(dict.fromkeys(getattr(point, name) for point in found)) for name in ("text", "method"))
+    figure = new_figure(1.5 + 4.5 * len(texts), 4.8)
+    blocks = f"Blocks {', '.join(map(str, first['blocks']))}" if first["blocks"] else "All blocks"
+    bars = f"bars: 95 % over {len(first[f'KL {texts[0]}'])} unseen windows"
+    figure.suptitle(
+        f"{blocks} pruned at {first['size']} after {first['k']} windows of {first['n']} tokens; {bars}", fontsize=11
+    )
+    for axes, text in zip(np.atleast_1d(figure.subplots(1, len(texts), sharey=True)), texts, strict=True):
+        for point in (point for point in found if point.text == text):
+            bar = [[point.ratio - point.low], [point.high - point.ratio]]
+            style = SERIES[methods.index(point.method) % len(SERIES)] | {"linestyle": ""}
+            axes.errorbar(point.seconds, point.ratio, bar, ms=7, capsize=3, label=point.method, **style)
+        nats = np.mean([row[f"KL {text}"] for row in rows if row["method"] == first["method"]])
+        axes.set_title(f"{text}: 1 is the KL of {first['method']}, {nats:.3g} nats", fontsize=10)
+        axes.axhline(1.0, color="#000000", lw=1.0, zorder=0)
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+        axes.set_xlabel("processor seconds, logarithmic")
+        grid(axes)
+    figure.axes[0].set_ylabel(f"KL / KL of {first['method']}")
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    return figure
