@@ -88,6 +88,9 @@ def page(wrong: list[Program], right: list[Program]) -> str:
     for name, (headings, *rows) in tables.items():
         lines = [headings, ["---"] * len(headings), *rows]
         text = text.replace(f"@{name}@", "\n".join(f"| {' | '.join(line)} |" for line in lines))
+    for number, (_, seen, asked, failed) in enumerate(tables["TABLE"][1:], 1):
+        for name, said in (("SEEN", seen.split()[0]), ("ASKED", asked), ("FAILED", failed)):
+            text = text.replace(f"@{name}{number}@", said)
     rules = [f"{number}. {rule.name}: {rule.source}." for number, rule in enumerate(RULES, 1)]
     return text.replace("@RULES@", "\n".join(rules))
 
