@@ -64,7 +64,7 @@ def measure(folder: Path, chosen: argparse.Namespace) -> dict[str, np.ndarray]:
         ids = draw_windows(stream, 2 * chosen.k, model.longest, 1000 + draw)  # other draws than any result's
         judge = Judge(model, [ids[1::2]])
         for place, share in enumerate(SHARES):
-            output_obs.TRUST = share
+            output_obs._SHARE, output_obs._FEW = share, 0
             for name, plan in SETTINGS.items():
                 logs[name][place] += np.log(judge(prune_in_memory(model, ids[::2], plan))["kl"])
     return {name: np.exp((row - row[0]) / chosen.draws) for name, row in logs.items()}

@@ -55,7 +55,7 @@ class InputMoments:
         source = self._sources[factor]
         same = for_solvers(torch.eye(self._sizes[source], device=self._device))
         if not self._tokens[source]:
-            return Moments(same, 1.0, 1.0)
+            return Moments(same, 1.0, 1.0, 0)
         moments = self._sums[source].finish()
         return moments if moments.H.any() else moments._replace(H=same)
 

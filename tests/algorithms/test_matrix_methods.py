@@ -11,9 +11,9 @@ from attnprune_verify.algorithms.baselines.magnitude import magnitude_mask
 from attnprune_verify.algorithms.baselines.sparsegpt import sparsegpt
 from attnprune_verify.algorithms.baselines.wanda import wanda_mask
 from attnprune_verify.algorithms.matrix.budget import Pattern, Share, as_pattern
-from attnprune_verify.algorithms.matrix.damping import Moments, MomentSum, second_moments
+from attnprune_verify.algorithms.matrix.damping import MomentSum, damped, second_moments
 from attnprune_verify.algorithms.matrix.exchange import best_exchange, exchange, two_sided_objective
-from attnprune_verify.algorithms.matrix.output_obs import usable_metric
+from attnprune_verify.algorithms.matrix.output_obs import OutputOBS, usable_metric, used_metrics
 from attnprune_verify.algorithms.matrix.prune import prune_matrix
 from attnprune_verify.algorithms.matrix.two_sided import prune_two_sided, refit
 from attnprune_verify.algorithms.methods import MATRIX_METHODS
@@ -108,9 +108,17 @@ def test_one_pruned_weight_is_the_cheapest_and_costs_its_score():
     assert int(np.argmin(costs)) == int(np.flatnonzero(~result.kept)[0])
 
 
+@pytest.mark.parametrize(("tokens", "share"), [(19, 1.0), (20, 0.3)])
+def test_all_of_the_prescribed_damping_is_taken_below_five_tokens_a_feature(tokens: int, share: float) -> None:
+    inputs = second_moments(np.random.default_rng(0).standard_normal((1, tokens, 4)))
+    H, _ = used_metrics(inputs, None, OutputOBS())
+    np.testing.assert_allclose(H, damped(inputs.H, share * inputs.damping))
+    assert inputs.damping > 0.02
+
+
 def test_a_head_on_which_more_depends_keeps_more():
     weight, X, outputs = problem(blocks=2)
-    loud = Moments(outputs.H * np.array([1.0, 100.0])[:, None, None], outputs.damping, outputs.length)
+    loud = outputs._replace(H=outputs.H * np.array([1.0, 100.0])[:, None, None])
     kept = prune_matrix("output-obs", weight, second_moments(X), loud, Share(0.5), output_damping=0.01).kept
     assert kept[4:].sum() > 1.5 * kept[:4].sum()
 

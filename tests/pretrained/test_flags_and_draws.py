@@ -43,7 +43,7 @@ def test_lists_in_a_document_are_tuples_however_deep() -> None:
 def test_kept_metrics_come_back_field_by_field() -> None:
     place, files = Workplace.__new__(Workplace), dict[str, Any]()
     place._kept = SimpleNamespace(keep_arrays=files.__setitem__, arrays=files.get)  # type: ignore[assignment]
-    before = {"Q": Moments(np.eye(2), 0.25, 7.0), "K": Moments(np.ones((3, 3)), 0.5, 11.0)}
+    before = {"Q": Moments(np.eye(2), 0.25, 7.0, 56), "K": Moments(np.ones((3, 3)), 0.5, 11.0, 88)}
     place.keep_metrics(3, before)
     after = place.metrics(3)
     assert place.metrics(2) is None and after is not None and after.keys() == before.keys()

@@ -16,7 +16,7 @@ from attnprune_verify.algorithms.layer.calibration import Calibration, LayerOutc
 from attnprune_verify.algorithms.matrix.backward import softmax_probe
 from attnprune_verify.algorithms.matrix.budget import Budget, Pattern, PerBlock, Share
 from attnprune_verify.algorithms.matrix.damping import MomentSum, second_moments
-from attnprune_verify.algorithms.matrix.output_obs import TRUST, OutputOBS, prune_output_obs
+from attnprune_verify.algorithms.matrix.output_obs import OutputOBS, input_damping, prune_output_obs
 from attnprune_verify.values import as_choice, as_count
 
 __all__ = ["LayerOutputOBS", "prune_layer_output_obs"]
@@ -65,7 +65,7 @@ def prune_layer_output_obs(data: Calibration, goal: float | Pattern, options: La
         prune_output_obs(weight.T, inputs, metrics[side], budget, options)
         for side, weight in (("Q", layer.W_Q), ("K", layer.W_K))
     )
-    chosen = {"damping": TRUST * inputs.damping if options.damping is None else options.damping}
+    chosen = {"damping": input_damping(inputs) if options.damping is None else options.damping}
     if options.output_damping is None:
         chosen |= {f"output_damping_{side}": metric.damping for side, metric in metrics.items()}
     return by_outputs(Q, K, **chosen)

@@ -10,7 +10,7 @@ from attnprune_verify.algorithms.arrays import AnyArray, diagonal, masked, xp_of
 from attnprune_verify.algorithms.baselines.sparsegpt import sparsegpt_from_hessian
 from attnprune_verify.algorithms.matrix.budget import Budget, Pattern, Share, choose_by_group, without_zeros
 from attnprune_verify.algorithms.matrix.damping import Moments
-from attnprune_verify.algorithms.matrix.output_obs import TRUST, PrunedMatrix
+from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix, input_damping
 from attnprune_verify.algorithms.selection import smallest
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import as_count, as_nonnegative
@@ -70,7 +70,7 @@ def prune_sparsegpt(
     weight: AnyArray, inputs: Moments, _: Moments | None, budget: Budget, options: SparseGPTOptions
 ) -> PrunedMatrix:
     """Prune by SparseGPT's own program on the Hessian 2 X^T X."""
-    percdamp = TRUST * inputs.damping if options.percdamp is None else options.percdamp
+    percdamp = input_damping(inputs) if options.percdamp is None else options.percdamp
     budget, zeros = without_zeros(budget, weight)
     groups = {"prune_n": 0, "prune_m": 0}
     if isinstance(budget, Pattern):

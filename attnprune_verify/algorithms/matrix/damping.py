@@ -30,11 +30,14 @@ class Moments(NamedTuple):
         What the calibration sequences say should be added to the diagonal, relative to its mean.
     length : float
         Tokens per sequence.
+    tokens : int or float
+        Of all sequences.
     """
 
     H: Array
     damping: float
     length: float
+    tokens: float
 
 
 class MomentSum:
@@ -70,7 +73,7 @@ class MomentSum:
     ...     moments.add(np.array([[1.0, 0.0], [1.0, 2.0]]))
     >>> moments.finish()
     Moments(H=array([[1., 1.],
-           [1., 2.]]), damping=0.01, length=2.0)
+           [1., 2.]]), damping=0.01, length=2.0, tokens=16)
     """
 
     def __init__(self, features: int, sequences: int, blocks: int | None = None) -> None:
@@ -119,7 +122,7 @@ class MomentSum:
         H = xp.reshape((self._total + self._rest) / self._tokens, self._shape)
         if not bool(xp.all(xp.isfinite(H))):
             raise InvalidInstance(f"second moments must fit into {H.dtype}; they overflow")
-        return Moments(H, self._damping(), self._tokens / self._sequences)
+        return Moments(H, self._damping(), self._tokens / self._sequences, self._tokens)
 
     def _damping(self) -> float:
         if self._draws < 2:
@@ -164,7 +167,7 @@ def input_metric(X: Array, damping: float | None) -> tuple[Array, float]:
     InvalidInstance
         If X is zero, or H overflows or stays singular.
     """
-    H, prescribed, _ = second_moments(X)
+    H, prescribed, *_ = second_moments(X)
     if not H.any():
         raise InvalidInstance(f"X^T X must be finite and not zero; the largest |X| is {np.abs(X).max():.3g}")
     relative = prescribed if damping is None else damping

@@ -25,15 +25,16 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import as_choice, as_count, as_nonnegative
 
 _SWEEPS = 50  # chosen: a limit only, `exchange` ends where no exchange helps
-# Shrinkage is prescribed for the least error of H itself; for what the weights become, a third of it is better.
-TRUST = 0.3
+# Shrinkage is prescribed for the least error of H itself; for what the weights become, a third of it is better where
+# tokens are many. Chosen: by benchmarks/choose_damping.py, with 2 to 16 tokens a feature.
+_SHARE, _FEW = 0.3, 5
 
 __all__ = [
-    "TRUST",
     "OutputOBS",
     "PrunedMatrix",
     "from_blocks",
     "in_blocks",
+    "input_damping",
     "prune_output_obs",
     "prune_output_only",
     "usable_metric",
@@ -56,7 +57,8 @@ class OutputOBS:
     ----------
     damping, output_damping : float or None
         Relative damping of the inputs' and of the outputs' metric; None takes what the calibration sequences prescribe
-        (`MomentSum`): all of it for the outputs, 0.3 of it for the inputs.
+        (`MomentSum`): all of it for the outputs, and for the inputs where there are fewer than five tokens a feature;
+        else 0.3 of it.
     solver : "splitting" or "pass"
         How the mask is found: by operator splitting on the whole matrix (`split`), or in one pass over the inputs, as
         SparseGPT does (`prune_two_sided`).
@@ -133,8 +135,13 @@ def prune_output_only(
 
 def used_metrics(inputs: Moments, outputs: Moments | None, options: OutputOBS) -> tuple[AnyArray, AnyArray | None]:
     """H and G, damped by the options."""
-    H = damped(inputs.H, TRUST * inputs.damping if options.damping is None else options.damping)
+    H = damped(inputs.H, input_damping(inputs) if options.damping is None else options.damping)
     return H, None if outputs is None else usable_metric(outputs, options.output_damping)
+
+
+def input_damping(inputs: Moments) -> float:
+    """Damping of H: what is prescribed, or 0.3 of it where tokens are many."""
+    return inputs.damping * (1.0 if inputs.tokens < _FEW * inputs.H.shape[-1] else _SHARE)
 
 
 def _joined(pruned: Pruned, weight: AnyArray) -> PrunedMatrix:

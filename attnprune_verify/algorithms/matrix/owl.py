@@ -21,7 +21,7 @@ def outlier_share(maps: Sequence[tuple[Array, Moments]], multiple: float = 5.0) 
 
     Examples
     --------
-    >>> outlier_share([(np.array([[1.0, 1.0, 1.0, 97.0]]), Moments(np.eye(4), 0.1, 1.0))], 3.0)
+    >>> outlier_share([(np.array([[1.0, 1.0, 1.0, 97.0]]), Moments(np.eye(4), 0.1, 1.0, 1))], 3.0)
     0.25
     """
     scores = np.concatenate([(np.abs(weight) * np.sqrt(np.diag(inputs.H))).ravel() for weight, inputs in maps])
