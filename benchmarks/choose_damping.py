@@ -38,7 +38,7 @@ def main() -> None:
     """A table for every model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path)
-    parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("--draws", type=int, default=8)
     parser.add_argument("--k", type=int, default=8, help="windows to prune with, and as many to judge on")
     parser.add_argument("--letters", type=int, default=2_000_000, help="of the training text")
     chosen = parser.parse_args()
