@@ -39,7 +39,7 @@ def test_the_page_says_what_is_stored():
 def test_ours_sees_nearly_all_and_fails_nothing_right():
     (seen, asked), (failed, tried) = counted(OURS, BUGS), counted(OURS, RIGHT)
     assert asked >= 100 and seen >= 0.95 * asked
-    assert tried >= 28 and failed == 0
+    assert tried >= 33 and failed == 0
 
 
 def test_a_rule_that_says_always_the_same_would_be_noticed():
