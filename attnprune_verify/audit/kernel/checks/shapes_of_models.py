@@ -27,21 +27,26 @@ def shapes_asked(context: KernelContext, function: str, m: int) -> tuple[KernelS
     TooSlow
         If each of them is too much work, on tiles of more than 64 tokens or in haste.
     """
-    causal = context.has(function, "causal") or context.scope.causal is not None
-    samples = []
-    for place, sample in enumerate(instances(context.maker, m)):
-        asked = sample if causal else sample.changed(causal=False)
-        samples.append(context.rows.setdefault(("shape", m, place, causal), context.meant(asked)))
-    large = bool(samples) and min(samples[0].shape[3:5]) > _SMALL
+    named = list(enumerate(instances(context.maker.scope, m)))
+    large = bool(named) and min(named[0][1].sizes[3:5]) > _SMALL
     if large or context.quick:
         most = _IN_HASTE if context.quick else _MOST
-        samples = sorted(samples, key=lambda sample: sample.work)[: 2 if large else None]
-        within = samples[: int((np.cumsum([sample.work for sample in samples]) <= most).sum())]
-        if samples and not within:
-            raise TooSlow(f"too much work: {samples[0].work:.1g} multiplications, on {samples[0].describe()}")
+        named = sorted(named, key=lambda pair: pair[1].work)[: 2 if large else None]
+        within = named[: int((np.cumsum([instance.work for _, instance in named]) <= most).sum())]
+        if named and not within:
+            _, least = named[0]
+            raise TooSlow(f"too much work: {least.work:.1g} multiplications, of the shape of {least.model}")
         compiled = context.declared.framework == "jax"  # each shape anew
-        samples = within[:1] if context.quick and (large or compiled) else within
+        named = within[:1] if context.quick and (large or compiled) else within
     if function == BACKWARD:
-        drawn = np.random.default_rng([context.seed, m]).permutation(len(samples))[: -(-len(samples) // 3)]
-        samples = [samples[place] for place in sorted(drawn)]
+        drawn = np.random.default_rng([context.seed, m]).permutation(len(named))[: -(-len(named) // 3)]
+        named = [named[place] for place in sorted(drawn)]
+    causal = context.has(function, "causal") or context.scope.causal is not None
+    samples = []
+    for place, instance in named:
+        key = ("shape", m, place, causal)
+        if key not in context.rows:
+            sample = instance.sample(context.maker)
+            context.rows[key] = context.meant(sample if causal else sample.changed(causal=False))
+        samples.append(context.rows[key])
     return tuple(samples)

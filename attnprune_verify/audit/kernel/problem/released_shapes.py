@@ -14,9 +14,10 @@ from pathlib import Path
 
 from attnprune_verify.audit.kernel.problem.sample import KernelSample
 from attnprune_verify.audit.kernel.problem.sample_factory import Maker
+from attnprune_verify.audit.kernel.problem.scope import KernelScope, Shape, work_of
 from attnprune_verify.audit.kernel.typing import Plain
 
-__all__ = ["HEAD_SIZES", "ReleasedShape", "instances", "released_shapes"]
+__all__ = ["HEAD_SIZES", "ReleasedShape", "ShapeInstance", "instances", "released_shapes"]
 
 STORED = Path(__file__).with_suffix(".csv")
 _TOKENS = 6  # chosen: above a tile of 4, and a window of 3 shows
@@ -74,19 +75,38 @@ def released_shapes() -> tuple[ReleasedShape, ...]:
 HEAD_SIZES = tuple(sorted({shape.m for shape in released_shapes()}))
 
 
-def instances(maker: Maker, m: int) -> tuple[KernelSample, ...]:
-    """Return the instances of head size m in the maker's scope, each shape once: bare, and with what it adds."""
-    found: dict[tuple[object, ...], KernelSample] = {}
+@dataclass(frozen=True)
+class ShapeInstance:
+    """A released shape with the sizes that a scope gives it: bare, or with what it adds."""
+
+    model: str
+    sizes: Shape
+    options: Plain
+    sinks: bool
+
+    @property
+    def work(self) -> float:
+        """Multiplications of a forward pass."""
+        return work_of(self.sizes)
+
+    def sample(self, maker: Maker) -> KernelSample:
+        """Draw the numbers."""
+        batch, heads, kv_heads, n, length, m, mv = self.sizes
+        sample = maker.make(self.model, n, m, length, mv, batch=batch, heads=heads, kv_heads=kv_heads, **self.options)
+        return maker.sunk(sample) if self.sinks else sample
+
+
+def instances(scope: KernelScope, m: int) -> tuple[ShapeInstance, ...]:
+    """Return the instances of head size m in a scope, each shape once: bare, and with what it adds."""
+    found: dict[tuple[object, ...], ShapeInstance] = {}
     for shape in (shape for shape in released_shapes() if shape.m == m):
-        sizes = shape.heads, shape.kv_heads, shape.m, shape.mv
+        sizes = scope.fitted(1, shape.heads, shape.kv_heads, _TOKENS, _TOKENS, m, shape.mv)
+        if (*sizes[1:3], *sizes[5:]) != (shape.heads, shape.kv_heads, m, shape.mv):
+            continue
         bare: Plain = {"causal": shape.causal}
         more: Plain = {**bare, "window": shape.window and _WINDOW, "softcap": shape.softcap}
         for options, sinks in ((bare, False), (more, shape.sinks)):
-            key = (*sizes, *options.values(), sinks)
-            if key in found or (options is more and not (shape.window or shape.softcap or sinks)):
-                continue
-            sample = maker.make(shape.model, _TOKENS, m, mv=shape.mv, heads=shape.heads, kv_heads=shape.kv_heads,
-                                **options)  # fmt: skip
-            if (*sample.shape[1:3], *sample.shape[5:]) == sizes:
-                found[key] = maker.sunk(sample) if sinks else sample
+            if options is bare or shape.window or shape.softcap or sinks:
+                instance = ShapeInstance(shape.model, sizes, options, sinks)
+                found.setdefault((sizes, *options.values(), sinks), instance)
     return tuple(found.values())

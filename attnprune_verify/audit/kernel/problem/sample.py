@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from attnprune_verify.audit.kernel.problem.conventions import Conventions
 from attnprune_verify.audit.kernel.problem.features import features_of
 from attnprune_verify.audit.kernel.problem.precision import KernelPrecision
+from attnprune_verify.audit.kernel.problem.scope import work_of
 
 __all__ = [
     "BACKWARD",
@@ -198,8 +199,7 @@ class KernelSample:
     @property
     def work(self) -> float:
         """Multiplications of a forward pass."""
-        batch, heads, _, n, length, m, mv = self.shape
-        return float(batch * heads * n * length * (m + mv))
+        return work_of(self.shape)
 
     @property
     def longest(self) -> int:

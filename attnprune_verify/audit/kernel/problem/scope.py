@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from attnprune_verify.audit.kernel.typing import Foreign, Plain
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["ANYTHING", "ANY_SIZE", "AXES", "CASES", "Extent", "KernelScope", "described"]
+__all__ = ["ANYTHING", "ANY_SIZE", "AXES", "CASES", "Extent", "KernelScope", "Shape", "described", "work_of"]
 
 Shape: TypeAlias = tuple[int, ...]
 CASES = ("causal_only", "never_causal", "decode_only", "forward_only")
@@ -19,6 +19,12 @@ CASES = ("causal_only", "never_causal", "decode_only", "forward_only")
 AXES = ("batch", "heads", "kv_heads", "n", "l", "m", "mv", "group", "topk", "page_size")
 _MOST_HEADS = 256  # chosen: more query heads than released models have
 _ENDS = ("multiple_of", "least", "most")
+
+
+def work_of(shape: Shape) -> float:
+    """Multiplications of a forward pass of such a shape."""
+    batch, heads, _, n, length, m, mv = shape
+    return float(batch * heads * n * length * (m + mv))
 
 
 @dataclass(frozen=True)
