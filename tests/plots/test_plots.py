@@ -237,6 +237,8 @@ def test_the_cost_of_a_method_is_paired_by_window(tmp_path):
     ratios = np.array([0.15 / 0.3, 0.2 / 0.4])  # of the means over both draws, in either window
     assert first == ("wanda", "novel", 50.5, 1.0, 1.0, 1.0)
     assert second[2:] == pytest.approx((40.5, 0.5, 0.5, 0.5)) and ratios.tolist() == [0.5, 0.5]
+    renamed = [row | {"method": {"alps": "sparsegpt"}.get(row["method"], row["method"])} for row in rows]
+    assert [point.ratio for point in measured.costs(renamed)] == pytest.approx([2.0, 1.0])  # whatever stands first
     rows[1]["KL novel"] = [0.3, 0.3]  # ratios 0.25 / 0.3 and 0.5
     from scipy.stats import ttest_1samp
 

@@ -31,7 +31,7 @@ class Moments(NamedTuple):
     length : float
         Tokens per sequence.
     tokens : int or float
-        Of all sequences.
+        Tokens of all sequences.
     """
 
     H: Array

@@ -32,7 +32,7 @@ WRITTEN = {
     "audit": "a report that `audit-kernel TARGET --format json --out FILE` has written",
     "cost": "the rows.jsonl that `python -m benchmarks.real_model run` has written",
 }
-"""What the kinds of pictures are drawn from."""
+"""Files that pictures are drawn from, by kind."""
 
 
 @contextmanager
@@ -243,7 +243,7 @@ def _draw_one_ratio(axes: Axes, lines: dict[str, list[tuple[float, float]]], den
 
 
 class Cost(NamedTuple):
-    """Seconds of a method, its KL over the first method's on a text, and the 95 % interval of that ratio."""
+    """Seconds of a method, its KL over SparseGPT's on a text, and the 95 % interval of that ratio."""
 
     method: str
     text: str
@@ -272,6 +272,8 @@ def read_costs(path: Path) -> list[dict[str, Any]]:
 def costs(rows: Sequence[dict[str, Any]]) -> list[Cost]:
     """Return a point per method and text: the geometric mean over windows, of means over the draws that both have.
 
+    Where SparseGPT was not measured, the first method stands in its place.
+
     Examples
     --------
     >>> rows = [{"method": "a", "seed": 0, "seconds": 2.0, "KL novel": [0.2, 0.4]},
@@ -281,9 +283,9 @@ def costs(rows: Sequence[dict[str, Any]]) -> list[Cost]:
     """
     from scipy.stats import t
 
-    found, first = [], rows[0]["method"]
+    found, rival = [], _rival(rows)
     for method in dict.fromkeys(row["method"] for row in rows):
-        own, theirs = ({row["seed"]: row for row in rows if row["method"] == name} for name in (method, first))
+        own, theirs = ({row["seed"]: row for row in rows if row["method"] == name} for name in (method, rival))
         both = sorted(own.keys() & theirs.keys())
         for text in (name for name in rows[0] if name.startswith("KL ") and both):
             means = (np.mean([of[seed][text] for seed in both], axis=0) for of in (own, theirs))
@@ -292,6 +294,11 @@ def costs(rows: Sequence[dict[str, Any]]) -> list[Cost]:
             seconds = float(np.mean([own[seed]["seconds"] for seed in both]))
             found.append(Cost(method, text[3:], seconds, *np.exp(logs.mean() + [0.0, -half, half]).tolist()))
     return found
+
+
+def _rival(rows: Sequence[dict[str, Any]]) -> str:
+    methods = [str(row["method"]) for row in rows]
+    return "sparsegpt" if "sparsegpt" in methods else methods[0]
 
 
 def draw_costs(rows: Sequence[dict[str, Any]]) -> Figure:
@@ -305,7 +312,7 @@ def draw_costs(rows: Sequence[dict[str, Any]]) -> Figure:
     """
     from matplotlib.ticker import LogLocator
 
-    found, first = costs(rows), rows[0]
+    found, first, rival = costs(rows), rows[0], _rival(rows)
     texts, methods = (list(dict.fromkeys(getattr(point, name) for point in found)) for name in ("text", "method"))
     figure = new_figure(1.5 + 4.5 * len(texts), 4.8)
     blocks = f"Blocks {', '.join(map(str, first['blocks']))}" if first["blocks"] else "All blocks"
@@ -318,15 +325,15 @@ def draw_costs(rows: Sequence[dict[str, Any]]) -> Figure:
             bar = [[point.ratio - point.low], [point.high - point.ratio]]
             style = SERIES[methods.index(point.method) % len(SERIES)] | {"linestyle": ""}
             axes.errorbar(point.seconds, point.ratio, bar, ms=7, capsize=3, label=point.method, **style)
-        nats = np.mean([row[f"KL {text}"] for row in rows if row["method"] == first["method"]])
-        axes.set_title(f"{text}: 1 is the KL of {first['method']}, {nats:.3g} nats", fontsize=10)
+        nats = np.mean([row[f"KL {text}"] for row in rows if row["method"] == rival])
+        axes.set_title(f"{text}: 1 is the KL of {rival}, {nats:.3g} nats", fontsize=10)
         axes.axhline(1.0, color="#000000", lw=1.0, zorder=0)
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
         axes.set_xlabel("processor seconds, logarithmic")
         grid(axes)
-    figure.axes[0].set_ylabel(f"KL / KL of {first['method']}")
+    figure.axes[0].set_ylabel(f"KL / KL of {rival}")
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return figure

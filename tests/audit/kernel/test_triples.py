@@ -15,6 +15,7 @@ from attnprune_verify.audit.kernel.options import Options
 from attnprune_verify.audit.kernel.problem.interactions import FACTORS, interaction, rows
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.truth.judge import judge
+from attnprune_verify.audit.kernel.truth.steps import evaluate
 
 RIGHT = Path(__file__).parent / "wrong" / "parts.py"
 CHECKS = {check.id: check for check in kernel_checks()}
@@ -167,6 +168,23 @@ def test_a_window_that_ends_at_the_last_key_is_asked_of_few_queries_and_many_key
     assert any(n == 1 and length >= 1024 and window == 2 for n, length, _, window in shapes)
     assert all(causal for n, length, causal, window in shapes if window and n != length)
     assert max(n for n, *_ in shapes) <= 192
+
+
+@pytest.mark.parametrize("strength", [2, 3])
+def test_a_row_asks_what_is_read_at_a_key_place_behind_the_first_tiles(strength):
+    """A loop that begins at the window's tile reads the mask, bias and dropout from its first key."""
+    samples = (interaction(row, 0, "float32", place) for place, row in enumerate(rows(frozenset(), strength)))
+    (sample,) = (
+        one for one in samples
+        if one.q.shape[2] > 128 and (one.window or 4) < 4 and one.dropout is not None and one.bias is not None
+    )  # fmt: skip
+    truth = evaluate(sample)
+    assert judge(FORWARD, sample, (truth.o,)).status == "passed"
+    for part in ("mask", "bias", "dropout"):
+        whole = np.array(getattr(sample, part))
+        whole[..., 128:, 64:] = whole[..., 128:, :-64]
+        misread = evaluate(sample.changed(**{part: whole}))
+        assert judge(FORWARD, sample, (misread.o,)).status == "failed", part
 
 
 def has(sample, factor, level):

@@ -27,23 +27,23 @@ def shapes_asked(context: KernelContext, function: str, m: int) -> tuple[KernelS
     TooSlow
         If each of them is too much work, on tiles of more than 64 tokens or in haste.
     """
-    named = list(enumerate(instances(context.maker.scope, m)))
-    large = bool(named) and min(named[0][1].sizes[3:5]) > _SMALL
+    placed = list(enumerate(instances(context.maker.scope, m)))
+    large = bool(placed) and min(placed[0][1].sizes[3:5]) > _SMALL
     if large or context.quick:
         most = _IN_HASTE if context.quick else _MOST
-        named = sorted(named, key=lambda pair: pair[1].work)[: 2 if large else None]
-        within = named[: int((np.cumsum([instance.work for _, instance in named]) <= most).sum())]
-        if named and not within:
-            _, least = named[0]
+        placed = sorted(placed, key=lambda pair: pair[1].work)[: 2 if large else None]
+        within = placed[: int((np.cumsum([instance.work for _, instance in placed]) <= most).sum())]
+        if placed and not within:
+            _, least = placed[0]
             raise TooSlow(f"too much work: {least.work:.1g} multiplications, of the shape of {least.model}")
         compiled = context.declared.framework == "jax"  # each shape anew
-        named = within[:1] if context.quick and (large or compiled) else within
+        placed = within[:1] if context.quick and (large or compiled) else within
     if function == BACKWARD:
-        drawn = np.random.default_rng([context.seed, m]).permutation(len(named))[: -(-len(named) // 3)]
-        named = [named[place] for place in sorted(drawn)]
+        drawn = np.random.default_rng([context.seed, m]).permutation(len(placed))[: -(-len(placed) // 3)]
+        placed = [placed[place] for place in sorted(drawn)]
     causal = context.has(function, "causal") or context.scope.causal is not None
     samples = []
-    for place, instance in named:
+    for place, instance in placed:
         key = ("shape", m, place, causal)
         if key not in context.rows:
             sample = instance.sample(context.maker)

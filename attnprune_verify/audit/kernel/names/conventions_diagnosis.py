@@ -188,7 +188,7 @@ def _said(id: str, sample: KernelSample, reply: Reply) -> str:
         return SENTENCES[id]
     steps, got = evaluate(sample), reply.parts[1]
     if (np.isposinf(got) & np.isfinite(steps.lse)).any():
-        return "log sum exp overflows: what is summed is not shifted by the largest, the sink among it"
+        return "log sum exp overflows: exponentials must be shifted by the row's largest logit, a sink included"
     for words, formula in _logarithms(sample):
         with np.errstate(all="ignore"):
             if np.allclose(got, formula, rtol=1e-3, atol=1e-3) and not np.allclose(formula, steps.lse):

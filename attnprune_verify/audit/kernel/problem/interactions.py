@@ -77,7 +77,7 @@ _HEADS: Table = {
     "layout": ("plain", "heads last", "spaced", "broadcast"), "rank": ("2",), "empty": (False,),
 }  # fmt: skip
 _TABLES = ((_TILES, _VISITED), (_SPLITS, (("size", "heads", "window"),)), (_HEADS, ()))
-# What is read at the place of a key, beside a loop over keys that begins at the window's tile: one row has all of it.
+# One row has all parts that are read at a key's place, beside a loop over keys that may begin at the window's tile.
 _READ_BY_PLACE = {"causal": True, "window": 2, "mask": "scattered", "alibi": True, "bias": "full", "dropout": True}
 # The weight of the only key that a query sees is 1, whatever its logit; beside a sink it is not.
 _OF_LOGITS = frozenset({"window", "softcap", "alibi", "m", "scale", "level", "bias"})
@@ -125,7 +125,7 @@ def rows(
     read = {**_plain(large[0]), **by_place, "size": max(large[0]["size"])}
     if strength < 3:
         asked = [({**sizes, "size": sizes["size"][1::2] or sizes["size"]}, ()) for sizes, _ in asked[:2]]
-    return (*small, read, *(row for sizes, more in asked for row in covering(sizes, 2, more, hiding=hiding)))
+    return (*small, *(row for sizes, more in asked for row in covering(sizes, 2, more, hiding=hiding)), read)
 
 
 def _plain(table: Table) -> Row:
