@@ -147,6 +147,25 @@ def test_a_broken_law_is_told_by_the_entry_that_breaks_it(tmp_path):
     assert broken and all(record.error > record.bound for record in broken)
 
 
+def test_a_wrong_result_may_be_rounded_at_its_own_size(tmp_path):
+    """Last bits of larger results than the right ones, which orders of additions decide, break no law."""
+    path = tmp_path / "subject.py"
+    path.write_text("""
+import numpy as np
+
+
+def attention(X, W, mask=None):
+    logits = X @ W @ X.T
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True)) * (1.0 if mask is None else mask)
+    p = 1.0 + weights / weights.sum(axis=1, keepdims=True)
+    return p if X[0, 0] > X[1, 0] else np.nextafter(p, 3.0)
+""", encoding="utf-8")  # fmt: skip
+    asked = ("attention:values:full", "attention:permutation")
+    with Auditor(str(path), only=("attention",), names="never") as auditor:
+        found = [auditor.record(check).status for check in auditor.checks if check.id in asked]
+    assert found == ["failed", "passed"]
+
+
 @pytest.mark.thorough
 def test_a_sample_of_the_catalogue_in_float32():
     """The whole: ``python tests/audit/kill_matrix.py --dtype float32``."""
