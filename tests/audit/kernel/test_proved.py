@@ -314,6 +314,17 @@ def test_no_order_of_joining_changes_the_maximum_more_often(values):
     assert maximum_changes(s).tolist() == most
 
 
+def test_changes_of_the_maximum_are_counted_on_both_sides_of_ties():
+    rows = np.random.default_rng(0).integers(0, 4, (3, 20, 9)).astype(float)
+    rows[rows == 0] = -np.inf
+
+    def records(walk):
+        return sum(later > max(walk[:place]) for place, later in enumerate(walk) if place)
+
+    counted = [[records(row[key:]) + records(row[: key + 1][::-1]) for key in range(9)] for row in rows.reshape(-1, 9)]
+    assert np.array_equal(maximum_changes(rows).reshape(-1, 9), counted)
+
+
 def test_nor_does_any_order_of_any_keys_raise_it_more_often():
     """Of all logits between two ends, on a grid; the program and the retelling count alike."""
     s, a = np.array([0.0, 0.5, 2.0, 0.5]), np.array([0.25, 0.75, 0.25, 0.0])

@@ -15,7 +15,7 @@ from attnprune_verify.audit.kernel.problem.regimes import regimes
 from attnprune_verify.audit.kernel.process.frameworks import framework_named
 from attnprune_verify.audit.kernel.tensors.interval import AttentionInterval
 from attnprune_verify.audit.kernel.tensors.problem import GivenProblem, problem_of
-from attnprune_verify.audit.kernel.truth.bounds import attention_errors, propagated, results_of
+from attnprune_verify.audit.kernel.truth.bounds import attention_errors, in_balls, propagated, results_of
 from attnprune_verify.audit.kernel.truth.judge import allowed_entries
 from attnprune_verify.audit.kernel.truth.truth import by_balls, truth
 from benchmarks.other_tolerance import hipdnn_tolerance
@@ -103,6 +103,19 @@ def test_the_truth_of_a_long_float64_sample_lies_in_balls():
     for name, value in values.items():
         scale = np.abs(exact[name].value).max()
         assert np.abs(value - exact[name].value).max() <= 2e-15 * scale, name
+
+
+def test_long_keys_of_one_query_are_enclosed_in_wide_floats():
+    """Balls take over a second for so many numbers, and are 1 % narrower."""
+    q, k, v, _ = arrays(1, 1024, 128, dtype="float64")
+    assert in_balls(problem_of(q, k[..., :32, :], v[..., :32, :]).sample)
+    sample = problem_of(q, k, v).sample
+    assert not in_balls(sample)
+    width = truth(sample)["o"].radius + allowed_entries("o", sample)
+    exact = by_balls(sample)["o"]
+    assert (np.abs(truth(sample)["o"].value - exact.value) <= truth(sample)["o"].radius).all()
+    if np.finfo(np.longdouble).nmant == 63:
+        assert (width <= 1.02 * (exact.radius + allowed_entries("o", sample))).all()
 
 
 def random_problem(rng, dtype):

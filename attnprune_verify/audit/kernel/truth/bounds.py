@@ -47,8 +47,8 @@ __all__ = ["Errors", "attention_errors", "in_balls", "in_floats", "propagated", 
 _SAFETY = 1.01  # for the float64 rounding of all that follows, and products of two small errors
 _SMALL = 2**11  # chosen: logits up to which all results cost little more than those of the forward pass
 _BLOCK = 2**17  # chosen: logits of a block, so that an array of them has 1 MiB
-# Logits up to which balls cost as little as floats with their bound (5 ms), 1 s; and numbers of inputs (30 ms more).
-_BALLS, _BALLS_OF_FLOAT64, _NUMBERS = 1_000, 2**15, 2**15
+# Logits and numbers of inputs up to which balls cost as little as floats with their bound (35 ms); of float64, 1.1 s.
+_BALLS, _BALLS_OF_FLOAT64 = (1_000, 2**15), (2**15, 2**17)
 _HALF = float(np.finfo(np.longdouble).eps) / 2
 # The widest floats of the machine, which are float64 on some; as they judge float64, they need not reach further.
 _WIDE = replace(PRECISIONS["float64"], name="longdouble", unit=_HALF, sums=_HALF)
@@ -104,9 +104,8 @@ def in_balls(sample: KernelSample) -> bool:
     """Return True where the truth is enclosed in balls: of float64 longer than of what floats are exact enough for."""
     batch, heads, _, n, length, m, mv = sample.shape
     logits, numbers = batch * heads * n * length, batch * heads * (n + length) * (m + mv)
-    few = logits <= _BALLS and numbers <= _NUMBERS
-    few = logits <= _BALLS_OF_FLOAT64 if sample.precision.name == "float64" else few
-    return few and not isinstance(sample, ListedSample)
+    most = _BALLS_OF_FLOAT64 if sample.precision.name == "float64" else _BALLS
+    return logits <= most[0] and numbers <= most[1] and not isinstance(sample, ListedSample)
 
 
 def in_floats(sample: KernelSample, backward: bool) -> tuple[dict[str, Array], dict[str, Array]]:

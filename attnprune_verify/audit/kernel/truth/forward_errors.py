@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnprune_verify.audit.kernel.problem.precision import KernelPrecision
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, Mask
@@ -59,8 +60,7 @@ class ForwardErrors:
         """Return the error of scale q k^T, softcap and ALiBi: in units of the logit."""
         sample, steps, add = self.sample, self.steps, self.calculus.add
         m, scale = sample.q.shape[3], sample.factor
-        turned = np.swapaxes(steps.k, -1, -2)
-        size = scale * (np.abs(sample.q) @ np.abs(turned))
+        turned, size = np.swapaxes(steps.k, -1, -2), scale * steps.size
         lost = scale * self.lost_products(sample.q, turned) + 2 * m * max(scale, 1.0) * self.tiny
         roundings = m + 8
         if self.recipe is not None:  # scales of stored numbers: four roundings more, of numbers at most 5/4 as large
@@ -130,7 +130,7 @@ class ForwardErrors:
 
     def exponential_of(self, logit: Array, log: Array) -> Array:
         """Return the error of a weight exp(s - L), L off by `log`; that of a row's only key is exp(0)."""
-        error = self.exponential + 2 * self.u * (self.lower + logit + log)
+        error = self.exponential + 2 * self.u * (self.steps.lower + logit + log)
         return np.where(self.steps.allowed & self.several, error, 0.0)
 
     def probabilities(self, logit: Array, exponent: Array) -> Array:
@@ -247,19 +247,13 @@ class ForwardErrors:
     @cached_property
     def above(self) -> Array:
         """Return the distance of log sum exp from the largest logit of a row; 0 where nothing is allowed."""
-        least = np.where(self.steps.allowed, self.lower, np.inf).min(axis=-1, keepdims=True)
+        least = np.where(self.steps.allowed, self.steps.lower, np.inf).min(axis=-1, keepdims=True)
         return np.where(np.isfinite(least), least, 0.0)
 
     @property
     def exponential(self) -> float:
         """The error of one exp, in units of the logit."""
         return float(compounded(np.asarray(self.exp * self.u)))
-
-    @cached_property
-    def lower(self) -> Array:
-        """log(1/p): how far a logit is below log sum exp; 0 where nothing is allowed."""
-        with np.errstate(divide="ignore"):
-            return np.where(self.steps.p > 0, -np.log(self.steps.p), self.steps.top - self.steps.s) * self.steps.allowed
 
     def stored(self, times: int) -> float:
         """The error of a number of roundings to the 16-bit type."""
@@ -302,29 +296,29 @@ def larger_logits(low: Array, high: Array) -> Array:
     """
     rows = math.prod(low.shape[:-1])
     lows, highs = low.reshape(rows, -1), np.sort(high.reshape(rows, -1), axis=-1)
-    above = [own.size - row.searchsorted(own, side="right") for own, row in zip(lows, highs, strict=True)]
-    return np.asarray(np.reshape(above, low.shape) - (high > low), dtype=float)
+    above = np.empty(lows.shape)
+    for counts, own, row, order in zip(above, lows, highs, lows.argsort(axis=-1), strict=True):
+        counts[order] = own.size - row.searchsorted(own[order], side="right")  # sorted keys are found faster
+    return np.asarray(above.reshape(low.shape) - (high > low))
 
 
 def maximum_changes(s: Array) -> Array:
     """Return the number of changes of a running maximum after a key, whatever neighbouring blocks are joined.
 
-    A new maximum of a growing block of neighbours is above all logits between it and the key: a record of the walk
-    that starts at the key and goes right, or left.
+    A new maximum of a growing block of neighbours is above all logits between it and the key: it is in the block of all
+    keys between the nearest two on its sides that are at least as large.
     """
-    return _records(s) + _records(s[..., ::-1])[..., ::-1]
+    ends = np.full((*s.shape[:-1], 1), np.inf)
+    logits = np.concatenate([[np.inf], np.concatenate([s, ends], axis=-1).ravel()])
+    keys = np.flatnonzero(logits < np.inf)
 
+    def nearest(step: int) -> NDArray[np.int32]:
+        found = np.arange(logits.size, dtype=np.int32) + np.int32(step)
+        wrong = keys[logits[found[keys]] < logits[keys]]
+        while wrong.size:  # what lies between a logit and the place it points at is smaller than it
+            found[wrong] = there = found[found[wrong]]
+            wrong = wrong[logits[there] < logits[wrong]]
+        return found[keys]
 
-def _records(s: Array) -> Array:
-    """Count, for each key, how often the running maximum changes after it: at the next larger logit, and after that."""
-    logits = np.concatenate([s, np.full((*s.shape[:-1], 1), np.inf)], axis=-1).ravel()
-    larger = np.arange(1, logits.size + 1)
-    larger[s.shape[-1] :: s.shape[-1] + 1] -= 1  # a row ends with infinity, and that with itself
-    wrong = np.flatnonzero((logits[larger] <= logits) & (logits < np.inf))
-    while wrong.size:  # what lies between a logit and the one it points at is never larger than it
-        larger[wrong] = larger[larger[wrong]]
-        wrong = wrong[logits[larger[wrong]] <= logits[wrong]]
-    found = (larger != np.arange(larger.size)).astype(float)
-    while (steps := found[larger]).any():
-        found, larger = found + steps, larger[larger]
-    return np.asarray(found.reshape(*s.shape[:-1], -1)[..., :-1] - 1)
+    begun, ended = (np.bincount(nearest(step), minlength=logits.size) for step in (-1, 1))
+    return np.asarray(np.cumsum(begun[:-1] - ended[1:]).reshape(*s.shape[:-1], -1)[..., :-1] - 1.0)

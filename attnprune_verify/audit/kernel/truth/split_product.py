@@ -1,12 +1,13 @@
 r"""Matrix products in wider floats, by products in float64.
 
-    A = A_1 + A_2 + A_3,  B = B_1 + B_2 + B_3,  A B = sum_{i, j <= 2} A_i B_j  +  A_3 B + (A_1 + A_2) B_3
+    A = A_1 + ... + A_r + A',  B = B_1 + ... + B_r + B',  A B = sum_{i, j <= r} A_i B_j  +  A' B + (A - A') B'
 
-A_1 and A_2 hold the leading bits of each row below its largest number, B_1 and B_2 those of each column: so few that
-every partial sum of A_i B_j is an integer of at most 53 bits times a power of two. In float64 these products are exact,
-in whatever order they are added (Ozaki, Ogita, Oishi & Rump, Numer. Algorithms 59 (2012) 95). The rest, R in absolute
-values, errs by at most (k + 4) 2^-53 R, where k terms are not 0: with R <= 2^-12 |A| |B|, which is checked for every
-entry, by (k + 4) / 2 units of 2^-64 |A| |B|. The four additions of wider floats err by a unit each.
+A_1 holds the leading bits of each row below its largest number, B_1 those of each column, A_2 and B_2 as many again:
+so few that every partial sum of A_i B_j is an integer of at most 53 bits times a power of two. In float64 these
+products are exact, in whatever order they are added (Ozaki, Ogita, Oishi & Rump, Numer. Algorithms 59 (2012) 95). The
+rest, R in absolute values, errs by at most (k + 4) 2^-53 R, where k terms are not 0: with R <= 2^-12 |A| |B|, which is
+checked for every entry of a bound of R, by (k + 4) / 2 units of 2^-64 |A| |B|; r is 1, or 2 where that is too few. The
+additions of wider floats, at most four, err by a unit each.
 """
 
 from __future__ import annotations
@@ -36,22 +37,27 @@ def wide_product(left: Array, right: Array) -> Array:
     if wide == np.float64 or np.finfo(wide).nmant > 63 or terms < 32:
         return np.asarray(left @ right)
     bits = (53 - (terms - 1).bit_length()) // 2
-    (a1, a2, a3), (b1, b2, b3) = _split(left, -1, bits), _split(right, -2, bits)
-    a, b = np.abs(left.astype(float)), np.abs(right.astype(float))
-    rest = np.abs(a3) @ b + a @ np.abs(b3)
-    if not (rest <= 2.0**-12 * (a @ b)).all():
-        return np.asarray(left @ right)
-    exact = (x @ y for x in (a1, a2) for y in (b1, b2))
-    return np.asarray(sum(exact, (a3 @ right.astype(float) + (a1 + a2) @ b3).astype(wide)))
+    a, b = left.astype(float), right.astype(float)
+    size = np.abs(a) @ np.abs(b)
+    for parts in (1, 2):
+        (*of_a, rest_a), (*of_b, rest_b) = _split(left, a, -1, bits, parts), _split(right, b, -2, bits, parts)
+        leading = sum(of_a[1:], of_a[0])
+        most = np.abs(rest_a).max(axis=-1, keepdims=True) * np.abs(b).sum(axis=-2, keepdims=True)
+        most += np.abs(leading).sum(axis=-1, keepdims=True) * np.abs(rest_b).max(axis=-2, keepdims=True)
+        if (most <= 2.0**-12 * size).all():
+            exact = (x @ y for x in of_a for y in of_b)
+            return np.asarray(sum(exact, (rest_a @ b + leading @ rest_b).astype(wide)))
+    return np.asarray(left @ right)
 
 
-def _split(array: Array, axis: int, bits: int) -> tuple[Array, Array, Array]:
-    """The leading bits below the largest number along an axis, as many again, and what is left; in float64."""
-    near = array.astype(float)
+def _split(array: Array, near: Array, axis: int, bits: int, parts: int) -> list[Array]:
+    """The leading bits below the largest number along an axis, for more parts as many again, and what is left."""
     largest = np.frexp(np.abs(near).max(axis=axis, keepdims=True))[1]
-    first = _rounded(near, largest - bits)
-    second = _rounded(near - first, largest - 2 * bits)
-    return first, second, near - first - second + (array - near).astype(float)
+    found, rest = [], near
+    for part in range(1, parts + 1):
+        found.append(_rounded(rest, largest - part * bits))
+        rest = rest - found[-1]
+    return [*found, rest + (array - near).astype(float)]
 
 
 def _rounded(array: Array, last: Array) -> Array:

@@ -64,6 +64,17 @@ class KernelSteps:
             self.kept = np.concatenate([kept, np.ones_like(sink)], axis=-1)
 
     @cached_property
+    def size(self) -> Array:
+        """The products of queries and keys, of absolute values."""
+        return np.asarray(np.abs(self.sample.q) @ np.abs(_turned(self.k)))
+
+    @cached_property
+    @np.errstate(divide="ignore")
+    def lower(self) -> Array:
+        """log(1/p): how far a logit is below log sum exp; 0 where nothing is allowed."""
+        return np.where(self.p > 0, -np.log(self.p), self.top - self.s) * self.allowed
+
+    @cached_property
     @np.errstate(all="ignore")
     def dp(self) -> Array:
         return np.where(self.allowed, self.kept * wide_product(self.sample.do, _turned(self.v)), 0.0)
