@@ -23,7 +23,7 @@ def fails(program: Program) -> bool:
     if program.kind == "kernel":
         return any(_failing(program))
     with np.errstate(all="ignore"):
-        return _result(program).outcome != "passed"
+        return result(program).outcome != "passed"
 
 
 def _failing(program: Program) -> Iterator[bool]:
@@ -39,7 +39,7 @@ def _failing(program: Program) -> Iterator[bool]:
                 yield record.status == "failed"
 
 
-def _result(program: Program) -> AuditResult:
+def result(program: Program) -> AuditResult:
     """The audit's result; that of honest kernels, of which there are many, with features in pairs."""
     made: Any = program.made
     if program.kind == "honest":

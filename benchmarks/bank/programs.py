@@ -63,17 +63,21 @@ def _of_kernel(wrong: WrongKernel) -> Program:
     )  # fmt: skip
 
 
-# By table: the kind of program, the module that the functions are in, and both functions, of what stands there.
-_TABLES: dict[str, tuple[str, ModuleType, dict[str, Any], Any]] = {
-    "merge": ("merge", joins, joins.WRONG, lambda x: (x[0], None)),
-    "merge_backward": ("merge", joins, joins.WRONG_BACKWARD, lambda x: (joins.divided_last, x[0])),
-    "lists": ("lists", lists, lists.WRONG_LISTS, lambda x: (x[0], None)),
-    "lists_backward": ("lists", lists, lists.WRONG_GRADIENTS, lambda x: (lists.at_once, x[0])),
-    "pages": ("pages", lists, lists.WRONG_PAGES, lambda x: x[0]),
-    "eight": ("eight", eights, eights.WRONG, lambda x: (eights.E4M3, *x[:2])),
-    "step": ("step", test_parallel, test_parallel.WRONG, lambda x: (x, None)),
-    "step_backward": ("step", test_parallel, test_parallel.WRONG_BACKWARD, lambda x: (test_parallel.step, x)),
-}
+# By table: the kind of program, the module that the functions are in, and both functions and the mistake's name of an
+# entry.
+_TABLES: dict[str, tuple[str, ModuleType, dict[str, Any], Any, Any]] = {
+    "merge": ("merge", joins, joins.WRONG, lambda x: (x[0], None), lambda x: x[1]),
+    "merge_backward": ("merge", joins, joins.WRONG_BACKWARD, lambda x: (joins.divided_last, x[0]), lambda x: x[1]),
+    "lists": ("lists", lists, lists.WRONG_LISTS, lambda x: (x[0], None), lambda x: x[1]),
+    "lists_backward": ("lists", lists, lists.WRONG_GRADIENTS, lambda x: (lists.at_once, x[0]), lambda x: x[1]),
+    "pages": ("pages", lists, lists.WRONG_PAGES, lambda x: x[0], lambda x: x[1]),
+    "eight": ("eight", eights, eights.WRONG, lambda x: (eights.E4M3, *x[:2]), lambda x: x[2]),
+    "step": ("step", test_parallel, test_parallel.WRONG, lambda x: (x, None), lambda x: "shard-mask"),
+    "step_backward": (
+        "step", test_parallel, test_parallel.WRONG_BACKWARD, lambda x: (test_parallel.step, x),
+        lambda x: "shard-gradient",
+    ),
+}  # fmt: skip
 
 
 def _of_functions(id: str, kind: str, module: ModuleType, made: Any, **more: str) -> Program:
@@ -85,10 +89,19 @@ def bugs() -> list[Program]:
     """All bugs that stand for a public thread or commit."""
     found = [_of_kernel(wrong) for wrong in catalogue(*FILES) if wrong.issue is not None]
     for one in tomllib.loads(ELSEWHERE.read_text(encoding="utf-8"))["wrong"]:
-        kind, module, table, made = _TABLES[one["table"]]
+        kind, module, table, made, _ = _TABLES[one["table"]]
         more = dict(zip(("source", "cause"), one["issue"], strict=True))
         found.append(_of_functions(one["id"], kind, module, made(table[one["id"]]), date=one["date"], **more))
     return found
+
+
+def wrong_functions() -> list[tuple[Program, str]]:
+    """Every wrong merge, list, page, kernel of eight bits and step of the tests, with the name of its mistake."""
+    return [
+        (_of_functions(id, kind, module, made(entry)), named(entry))
+        for kind, module, entries, made, named in _TABLES.values()
+        for id, entry in entries.items()
+    ]
 
 
 def right_programs() -> list[Program]:

@@ -1,8 +1,8 @@
 """The kernels' kill matrix: every wrong kernel against every check of its function.
 
-``python tests/audit/kernel/kill_matrix.py`` writes the page that the site shows; ``pytest --attnprune-thorough``
-computes it again. ``python tests/audit/kernel/kill_matrix.py bugs`` writes docs/kernel_bugs.md: mistakes of public
-issues, each against the values of the function that it is in.
+``python tests/audit/kernel/kill_matrix.py`` writes the page that the site shows, with `more` its second half alone:
+merges, lists, pages, eight bits and steps; ``pytest --attnprune-thorough`` computes it again. With `bugs` it writes
+docs/kernel_bugs.md: mistakes of public issues, each against the values of the function that it is in.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from attnprune_verify.audit.kernel.auditor import KernelAuditor
 from attnprune_verify.audit.kernel.checks import kernel_checks
 from attnprune_verify.audit.kernel.options import Options
@@ -27,6 +29,8 @@ from attnprune_verify.audit.result import AuditResult
 HERE = Path(__file__).parent
 PAGE = HERE / "kill_matrix.md.xz"
 BUGS = HERE.parents[2] / "docs" / "kernel_bugs.md"
+MORE = "\n# More than a call of attention\n"
+KINDS = {"merge": "Merges", "lists": "Index lists", "pages": "Pages", "eight": "Eight bits", "step": "Parallel steps"}
 # Issues of which there is no emulation here, and why.
 ELSEWHERE = {
     "flash-attention#2244": "equal calls that differ in the last bit are within rounding: `--mode bitwise` is for them",
@@ -105,17 +109,55 @@ def render(results: list[tuple[WrongKernel, AuditResult]]) -> str:
         "",
     ]
     for function in (FORWARD, BACKWARD):
-        rows = [(wrong, result) for wrong, result in results if wrong.function == function]
-        columns = [record.name for record in rows[0][1].checks if record.function == function]
-        lines += [f"## `{function}`", "", ", ".join(f"{i} `{name}`" for i, name in enumerate(columns, 1)), ""]
-        numbers = " | ".join(str(i) for i in range(1, len(columns) + 1))
-        lines += [f"| wrong kernel | from | dtype | {numbers} | diagnosis |", "|---" * (len(columns) + 4) + "|"]
-        for wrong, result in rows:
-            dead = set(killers(result, function))
-            marks = " | ".join("x" if name in dead else "" for name in columns)
-            names = ", ".join(diagnoses(result, function))
-            lines.append(f"| {wrong.id} | {wrong.base} | {wrong.dtype} | {marks} | {names} |")
-        lines.append("")
+        rows = [
+            (f"{wrong.id} | {wrong.base} | {wrong.dtype}", result)
+            for wrong, result in results
+            if wrong.function == function
+        ]
+        lines += _table(f"`{function}`", function, rows, "wrong kernel | from | dtype")
+    return "\n".join(lines)
+
+
+def _table(heading: str, function: str, rows: list[tuple[str, AuditResult]], first: str) -> list[str]:
+    """The lines of wrong programs against the checks of a function that any of them is asked."""
+    asked = [record for _, result in rows for record in result.checks if record.function == function]
+    columns = list(dict.fromkeys(record.name for record in asked))
+    lines = [f"## {heading}", "", ", ".join(f"{i} `{name}`" for i, name in enumerate(columns, 1)), ""]
+    numbers = " | ".join(str(i) for i in range(1, len(columns) + 1))
+    lines += [f"| {first} | {numbers} | diagnosis |", "|---" * (len(columns) + 2 + first.count("|")) + "|"]
+    for row, result in rows:
+        dead = set(killers(result, function))
+        marks = " | ".join("x" if name in dead else "" for name in columns)
+        lines.append(f"| {row} | {marks} | {', '.join(diagnoses(result, function))} |")
+    return [*lines, ""]
+
+
+def judged_more(*kinds: str) -> list[tuple[Any, str, AuditResult]]:
+    """Return wrong programs of other kinds than a kernel, with the names of their mistakes, and the audits."""
+    from benchmarks.bank.ours import result  # which import this module
+    from benchmarks.bank.programs import wrong_functions
+
+    with np.errstate(all="ignore"):
+        return [(one, name, result(one)) for one, name in wrong_functions() if one.kind in (kinds or KINDS)]
+
+
+def render_more(judged: list[tuple[Any, str, AuditResult]]) -> str:
+    """The page's second half."""
+    tables: dict[tuple[str, str], list[tuple[str, AuditResult]]] = {}
+    for program, _, result in judged:
+        function = next(iter(result.diagnosis), "not killed")
+        tables.setdefault((program.kind, function), []).append((program.id, result))
+    killed = sum(result.outcome == "failed" for _, _, result in judged)
+    named = sum((name,) in result.diagnosis.values() for _, name, result in judged)
+    lines = [
+        MORE,
+        "Wrong programs of `joins.py`, `lists.py`, `eights.py` and `test_parallel.py` (`tests/audit/kernel/`).",
+        "",
+        f"**{killed} of {len(judged)} killed; the diagnosis names {named}.**",
+        "",
+    ]
+    for (kind, function), rows in tables.items():
+        lines += _table(f"{KINDS[kind]}, `{function}`", function, rows, "wrong program")
     return "\n".join(lines)
 
 
@@ -181,8 +223,16 @@ def main() -> None:
                 found = diagnoses(results[-1][1], wrong.function)
                 if not set(wrong.names) <= set(found):
                     print(f"    meant {wrong.names}, got {found}", file=sys.stderr)
-    PAGE.write_bytes(lzma.compress(render(results).encode()))
+    write(render(results))
+
+
+def write(first: str) -> None:
+    """Write the page: its first half as given, the second computed."""
+    PAGE.write_bytes(lzma.compress((first + render_more(judged_more())).encode()))
 
 
 if __name__ == "__main__":
-    write_bugs() if "bugs" in sys.argv else main()
+    if "more" in sys.argv:
+        write(lzma.decompress(PAGE.read_bytes()).decode().partition(MORE)[0])
+    else:
+        write_bugs() if "bugs" in sys.argv else main()

@@ -114,6 +114,27 @@ def test_the_whole_kill_matrix(slice_, tmp_path):
     assert len(missed) <= max(1, 0.1 * run), missed
 
 
+@pytest.mark.thorough(share=1 / 5)
+@pytest.mark.parametrize("kind", kill_matrix.KINDS)
+def test_the_second_half_of_the_kill_matrix(kind):
+    """Wrong merges, lists, pages, kernels of eight bits and steps: all killed, under their names, as the page says."""
+    pytest.importorskip("ml_dtypes")
+    page = lzma.decompress(kill_matrix.PAGE.read_bytes()).decode().partition(kill_matrix.MORE)[2]
+    judged = kill_matrix.judged_more(kind)
+    assert [program.id for program, name, result in judged if (name,) not in result.diagnosis.values()] == []
+    for table in kill_matrix.render_more(judged).partition(" killed; ")[2].split("\n## ")[1:]:
+        assert table.strip() in page
+
+
+def test_the_page_has_every_wrong_program():
+    programs = pytest.importorskip("benchmarks.bank.programs")
+    page = lzma.decompress(kill_matrix.PAGE.read_bytes()).decode().partition(kill_matrix.MORE)[2]
+    rows = [line.split(" | ")[0][2:] for line in page.splitlines() if line.startswith("| ")]
+    wrong = programs.wrong_functions()
+    assert sorted([*[one.id for one, _ in wrong], *["wrong program"] * page.count("wrong program |")]) == sorted(rows)
+    assert f"**{len(wrong)} of {len(wrong)} killed; the diagnosis names {len(wrong)}.**" in page
+
+
 FORWARD_ONLY = """
 import numpy as np
 
