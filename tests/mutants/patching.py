@@ -30,7 +30,7 @@ class Mutant:
     ----------
     id : short name
     file : path below the package
-    function, operator : where, and one of `operators.OPERATORS` with the number of the place, ``left 2``
+    place : the function, one of `operators.OPERATORS`, and the number of the place, ``mu left 2``
     old, new : texts, where no operator makes the mistake
     catcher : test that fails then, ``path::name``; parts of the name in brackets may be left out
     why : what the change would mean; for a survivor of the first release its name there
@@ -41,15 +41,14 @@ class Mutant:
     catcher: str
     old: str = ""
     new: str = ""
-    function: str = ""
-    operator: str = ""
+    place: str = ""
     why: str = ""
 
     def sources(self) -> tuple[str, str]:
         """The file as it is, and as it is changed."""
         text = (ROOT / self.file).read_text("utf-8")
-        if self.function:
-            return text, edited(text, self.function, self.operator)
+        if self.place:
+            return text, edited(text, *self.place.split(" ", 1))
         if text.count(self.old) != 1:
             raise ValueError(f"{self.id}: {self.old!r} must stand once in {self.file}; it does {text.count(self.old)}x")
         return text, text.replace(self.old, self.new)

@@ -61,7 +61,7 @@ def test_a_text_that_is_not_there_is_an_error() -> None:
 @pytest.mark.parametrize(("function", "operator"), [("no_such", "left"), ("mu", "relation 9")])
 def test_a_place_that_is_not_there_is_an_error(function: str, operator: str) -> None:
     with pytest.raises(ValueError, match=r"no function no_such|must have a place for 'relation 9'"):
-        Mutant("gone", "theory/formulas/sharp.py", QUICK, function=function, operator=operator).sources()
+        Mutant("gone", "theory/formulas/sharp.py", QUICK, place=f"{function} {operator}").sources()
 
 
 @pytest.mark.parametrize(
