@@ -1,7 +1,5 @@
 """One instance, checked: the gradient by four oracles, the assumptions, constants, bounds and the theorem."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace

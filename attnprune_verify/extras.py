@@ -1,7 +1,5 @@
 """The extras of the package: the modules each one needs, and one message for a missing one."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType

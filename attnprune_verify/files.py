@@ -1,7 +1,5 @@
 """Files that are whole or not there, and JSON that every parser accepts."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -12,8 +12,6 @@ makes its own passes, block by block behind the pruned blocks before. So it want
 pipeline "basic" does; batches without padding, or padding masked, as each window then is cut to what is not masked.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnprune_verify.errors import InvalidInstance

@@ -1,7 +1,5 @@
 """`prune_model`: a folder pruned by torch where it can be, else by the networks of this package in NumPy."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec

@@ -8,8 +8,6 @@ entries such as 0, 1/16 or -1/4 that can be read and typed.
 for the type `Instance`, so ``st.from_type(Instance)`` works after an ordinary import of Hypothesis.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray

@@ -1,7 +1,5 @@
 """Each rule about one value, once: a number in a range, a count, a choice. Messages state the rule, then the value."""
 
-from __future__ import annotations
-
 import math
 import operator
 import re

@@ -13,8 +13,6 @@ only ever adds), its spread the median of all of its times over that. Times are 
 Only ratios within one run mean anything.
 """
 
-from __future__ import annotations
-
 import os
 
 for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):

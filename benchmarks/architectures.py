@@ -7,8 +7,6 @@ every matrix (with defaults: not the model) has exactly its zeros and everything
 does not read again as it was, ends the program with an error. Needs torch and transformers.
 """
 
-from __future__ import annotations
-
 import copy
 import sys
 import tempfile

@@ -4,8 +4,6 @@ Each statement is judged alone on groups of 1024 instances of n = d = 4, so that
 The clock is processor time; the best group of several is printed beside the median.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

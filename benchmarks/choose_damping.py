@@ -6,8 +6,6 @@ result is measured on is looked at. Printed is the KL to the dense model, for ev
 of it: geometric means over draws.
 """
 
-from __future__ import annotations
-
 import os
 
 for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):

@@ -5,8 +5,6 @@ Printed per program: the outcome under ``required``, the medians of the processo
 and their ratio.
 """
 
-from __future__ import annotations
-
 import statistics
 import sys
 import time

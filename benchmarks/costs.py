@@ -4,8 +4,6 @@ Run ``python benchmarks/costs.py [--k 128] [--n 2048] [--steps 50]``: nothing is
 shapes as `prune-model` does for its estimate (`attnprune_verify/whole_model/estimate.py`).
 """
 
-from __future__ import annotations
-
 import argparse
 from typing import NamedTuple
 

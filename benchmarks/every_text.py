@@ -6,8 +6,6 @@ W_Q of one head is pruned by |w| times its input's norm, or W_Q and W_K are roun
 logit and of KL stand the largest move and the largest KL of a row on the calibration text.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

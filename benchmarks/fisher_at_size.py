@@ -8,8 +8,6 @@
 * at a smaller n, where the exact sums can be had: the error of both metrics in the spectral norm.
 """
 
-from __future__ import annotations
-
 import os
 
 for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):

@@ -4,8 +4,6 @@ Splitting with the adaptive schedule, thresholds by a partition of all scores, t
 that keep residuals and their duals, budgets of one threshold for the whole matrix. NumPy only.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

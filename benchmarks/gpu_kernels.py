@@ -1,7 +1,5 @@
 """Audits of attention kernels on a CUDA device: `benchmarks/on_gpu.py kernels` writes docs/kernels_gpu.md."""
 
-from __future__ import annotations
-
 import platform
 import time
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 ``python benchmarks/gradient_checks.py`` (needs the extras torch and jax) prints a table for docs/howto/gradient.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

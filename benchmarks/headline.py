@@ -7,8 +7,6 @@ judges the KL from the dense model on held-out text. A cell is the geometric mea
 interval (Student's t of their logarithms); times are processor times, relative to output-obs without budgets.
 """
 
-from __future__ import annotations
-
 import os
 
 for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):

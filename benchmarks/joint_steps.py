@@ -4,8 +4,6 @@ Prunes W_Q and W_K of a model made by `train_small_llama.py` at 2:4 with 0 to 3 
 of 8 calibration windows; prints the KL on held-out windows (1e-3 nats a token) and the time over SparseGPT's.
 """
 
-from __future__ import annotations
-
 import os
 
 for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):

@@ -8,8 +8,6 @@
 rows it is below C_+, before and after.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -5,8 +5,6 @@
 Seconds are of one core's processor time for bound and search together.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from pathlib import Path

@@ -7,8 +7,6 @@ phase and peak memory on the device, once by SparseGPT and once by output-obs; t
 has. ``--tiny --device cpu`` runs the same program at a size for tests.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

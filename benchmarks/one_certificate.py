@@ -6,8 +6,6 @@ Seconds of processor time of one core: of the dense attention, which any number 
 one sort and all rounding paid, which make a certificate; and of the steps that looked for a good point before.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 

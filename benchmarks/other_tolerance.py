@@ -6,8 +6,6 @@ prints a table: on the same normal inputs, hipDNN's tolerance (one number a tens
 the library's own honest kernel, and what the audit allows in an entry. docs/kernels.md shows it.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

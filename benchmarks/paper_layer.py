@@ -7,8 +7,6 @@ tokens and gradients falls like 1/i^DECAY (``--decay 0``: flat), with a mean tha
 size.
 """
 
-from __future__ import annotations
-
 import os
 
 for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):

@@ -3,8 +3,6 @@
 A peer is None where its package is not installed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,8 +1,6 @@
 # ruff: noqa: E501  # a page's sentences are as long as they are
 """The page and the plot of a run of `against_the_limit.py`: what is met, what is not, from the numbers themselves."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

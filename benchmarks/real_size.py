@@ -4,8 +4,6 @@ X lies in a file and is mapped; F(1) is not kept, so that no n x n array exists.
 allocated from the moment the objective is made (tracemalloc, which NumPy's arrays are counted by), beyond inputs.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

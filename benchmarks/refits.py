@@ -6,8 +6,6 @@ A head of the small Llama is pruned by a method; then W_Q is refitted with the p
 pruned queries. "Held out" is the divergence on as many tokens of another text, of the method and of the refit.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

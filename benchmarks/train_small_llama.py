@@ -6,8 +6,6 @@ the hash of the corpus, what n-grams reach on the same test windows, and the mod
 uniform. `--tiny` makes the model that the tests run on.
 """
 
-from __future__ import annotations
-
 import os
 
 for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):

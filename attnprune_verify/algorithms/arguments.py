@@ -1,7 +1,5 @@
 """Checks of the arguments that pruning programs share."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

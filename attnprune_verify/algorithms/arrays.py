@@ -4,8 +4,6 @@ The solvers of `algorithms.matrix` are written once, with the standard's functio
 the library, device and precision of their arguments.
 """
 
-from __future__ import annotations
-
 from typing import Any, TypeAlias
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Share of a mask's entries that rounding decides."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Gradient descent on the pruning mask: alg:mask_gd and its readings."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import fields

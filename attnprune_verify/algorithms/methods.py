@@ -1,7 +1,5 @@
 """Every pruning method, once: its options, what it needs, and how it prunes an attention layer and one linear map."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial

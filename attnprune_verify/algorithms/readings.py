@@ -15,8 +15,6 @@ reading is descent on the averaged loss with some effective strength and some st
     mean-norm        n lam                            0.1 / (n lam)
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -5,8 +5,6 @@ mask is fixed first (say, the largest weights of W_Q and of W_K) and the kept we
 for the layer's linear output; part of the samples decide when to stop. docs/beyond_the_paper.md has the measurements.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Rounding of a real mask to a 0/1 mask."""
 
-from __future__ import annotations
-
 from typing import Literal, get_args
 
 import numpy as np

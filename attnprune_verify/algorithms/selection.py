@@ -1,7 +1,5 @@
 """Choosing the smallest scores, and knowing which choices rounding or tie order could have made otherwise."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -6,8 +6,6 @@ the allowed positions (softmax does not see that mean), and C_+ the largest curv
 ``s -> 1/2 ||softmax(s) - f||^2``.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Result of a descent, and its trace."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -4,8 +4,6 @@ A mistake in the interaction of two or three features shows on every row that ha
 are added greedily: of some candidates that hold what is still missing, the one with most of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any, NamedTuple

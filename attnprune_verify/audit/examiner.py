@@ -1,7 +1,5 @@
 """Runs checks on a subject and records their findings, waivers, refusals and unexpected results."""
 
-from __future__ import annotations
-
 import sys
 import time
 import warnings

@@ -3,8 +3,6 @@
 ``python -m attnprune_verify.audit.mistakes`` prints the table.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 __all__ = ["MISTAKES", "SENTENCES", "SUBJECTS", "KnownMistake", "explained"]

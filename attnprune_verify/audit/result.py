@@ -1,7 +1,5 @@
 """The result of an audit: every check of an auditor run, and the outcome of the whole."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args

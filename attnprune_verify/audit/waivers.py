@@ -17,8 +17,6 @@
 An entry that matches no check of the target is an error, too, as are two entries with the same check.
 """
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Iterable

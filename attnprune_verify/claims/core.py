@@ -3,8 +3,6 @@
 A claim never says whether it is true. `judge` runs its margin on many cases and computes the verdict.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum

@@ -5,8 +5,6 @@ formal theorems; a test computes the index again. Nothing here is typed: a piece
 if it says the same, under a reading that covers the claim's.
 """
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from importlib import resources

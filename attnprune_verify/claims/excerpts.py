@@ -1,7 +1,5 @@
 """Lines of the paper's LaTeX that a statement is judged by, carried with the paper's hash and their own."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from functools import cache

@@ -1,7 +1,5 @@
 """The conditions statements place on a case, each as a predicate and as a generator of cases that satisfy it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 

@@ -4,8 +4,6 @@ Typed by hand, because no program can know it. A statement that is not listed wa
 may well be known. The date is that of the last search, and is missing where a textbook needs none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

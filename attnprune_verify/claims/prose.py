@@ -1,7 +1,5 @@
 """Claims made of the text's sentences: what they all have in common."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnprune_verify.claims.cases.case import Case

@@ -1,7 +1,5 @@
 """All claims in the paper's order, with `uses` checked to exist and to be acyclic when the list is first built."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from functools import cache

@@ -1,7 +1,5 @@
 """The numbers that the paper reports, read from the lines of its LaTeX that are carried with their hash."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 from functools import cache

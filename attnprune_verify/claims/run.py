@@ -1,7 +1,5 @@
 """Judge every claim and put the verdicts beside what can be proved: the object behind ``attnprune-verify claims``."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """``attnprune-verify audit-kernel``: is someone's softmax attention right, forward and backward, in its precision?"""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``attnprune-verify campaign``: statements attacked on very many random instances."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterator

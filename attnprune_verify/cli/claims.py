@@ -1,7 +1,5 @@
 """``attnprune-verify claims``: every statement of the paper, its verdict and its evidence."""
 
-from __future__ import annotations
-
 import click
 
 from attnprune_verify.cli.terminal.output import EXIT, deliver, output_file

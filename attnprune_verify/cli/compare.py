@@ -1,7 +1,5 @@
 """``attnprune-verify compare A B``: the differences between the fingerprints of two results."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

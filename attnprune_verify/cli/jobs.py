@@ -1,7 +1,5 @@
 """The option --jobs: number of runs that a command does at the same time."""
 
-from __future__ import annotations
-
 import click
 
 from attnprune_verify.extras import lacking

@@ -1,7 +1,5 @@
 """``attnprune-verify kernel-vectors``: test vectors of attention for every language, and the judge of their answers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

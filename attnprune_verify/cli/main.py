@@ -4,8 +4,6 @@ Exit codes: 0 passed, 1 failed, 2 usage or invalid input (one line on stderr, ne
 130 interrupted.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import traceback

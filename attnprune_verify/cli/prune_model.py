@@ -1,7 +1,5 @@
 """``attnprune-verify prune-model FOLDER --out DIR``: a whole model, pruned block by block."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any

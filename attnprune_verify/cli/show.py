@@ -1,7 +1,5 @@
 """``attnprune-verify show``: one statement, its verdict, and the numbers behind it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Token sequences of one length from documents: those the user gives, or the two disjoint sets that ship here."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

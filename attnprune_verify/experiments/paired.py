@@ -6,8 +6,6 @@ against its negation. Holm's rule decides several readings together: the probabi
 most `LEVEL`, however the readings depend on each other.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Doing the missing runs of an experiment, several at a time; each is kept as soon as it is done."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib.util import find_spec

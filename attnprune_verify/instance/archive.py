@@ -1,7 +1,5 @@
 """Reading of arrays from an untrusted .npz file: nothing is unpickled, and announced sizes must be the real ones."""
 
-from __future__ import annotations
-
 import os
 import struct
 import sys

@@ -4,8 +4,6 @@ Every family takes a random generator and keyword sizes, and returns an `Instanc
 the same instance.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Objects that do not change after their validation, so that a checked rule stays true."""
 
-from __future__ import annotations
-
 from typing import Any, NoReturn, Self, TypeVar
 
 import numpy as np

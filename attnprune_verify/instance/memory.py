@@ -7,8 +7,6 @@ Estimates count the arrays a task holds at once, beyond its inputs. They exceed 
 of four for large problems (``python benchmarks/real_size.py``).
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Every rule is stated in its message, followed by the values that broke it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any, TypeAlias

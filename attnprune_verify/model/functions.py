@@ -3,8 +3,6 @@
 Each is one evaluation of the `Objective` of its problem, without keeping F(1).
 """
 
-from __future__ import annotations
-
 from typing import SupportsIndex
 
 import numpy as np

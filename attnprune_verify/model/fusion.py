@@ -8,8 +8,6 @@ with C_a and S_a of rank at most 2, one pair per frequency. Without RoPE there i
 computes with W_Q and W_K, so a masked W can be deployed only if it factors into such a pair.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -4,8 +4,6 @@ Everything is written over buffers of a `Workspace`; the steps are those of `att
 their order in memory differs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

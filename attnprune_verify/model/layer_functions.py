@@ -9,8 +9,6 @@ of the fused weight, with c, p as in `attnprune_verify.model.objective`::
     dL/dM_Q^h = W_Q^h * (X^T dQ^h) + lam M_Q^h,    dL/dM_K^g = W_K^g * (X^T dK^g) + lam M_K^g     (dQ, dK: turned back)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -5,8 +5,6 @@ by its maximum. The code that people call (`attnprune_verify.model.objective`) c
 tests hold it to these lines within the running-error bound. `oracle/` shares neither.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

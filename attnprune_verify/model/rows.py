@@ -3,8 +3,6 @@
 The steps are those of `attnprune_verify.model.plain`, chunk by chunk in the buffers of a `Workspace`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 Queries and keys come as (count, n, m) with one matrix per sample and head; nothing of size n x n is built.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ A unit is tall, so that its matrix products run at full speed; a chunk of it is 
 in the fast cache from the first pass over them to the last. Both depend on the problem alone.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Check the gradient of any function by Taylor's remainder, multiprecision and automatic differentiation."""
 
-from __future__ import annotations
-
 import importlib
 import math
 import sys

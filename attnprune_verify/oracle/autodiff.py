@@ -4,8 +4,6 @@ Heads are a Python loop, a rotation is x cos + (x J) sin with the quarter turn J
 constant for the differentiation: subtracting any number from a row of logits leaves the softmax unchanged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 

@@ -6,8 +6,6 @@ form is the derivative of the loss is confirmed independently by `attnprune_veri
 a fused weight or a pair and those of a layer (``layer_...``) are one computation on an `OracleInput`.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -9,8 +9,6 @@ in that mask at any real matrix Y, KL(B) >= KL(Y) + <g, B - Y>, and <g, B> is at
 of g (new:certified_mask_gap).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

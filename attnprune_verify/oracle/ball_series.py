@@ -4,8 +4,6 @@ Nothing is shared with the closed form in `ball_forms` but the balls themselves:
 logits are polynomials of degree two, and softmax and cap are quotients of power series.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

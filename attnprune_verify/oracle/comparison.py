@@ -14,8 +14,6 @@ For the Taylor slope, `value` is how far the slope falls short of 2 and `toleran
 A gradient that is zero within 192 bits has no relative error: errors are then absolute.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Ball arithmetic underneath `ball`: exact inputs in, enclosures out, the global precision guarded."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -9,8 +9,6 @@ sine and cosine of rotations are rounded there, to as many bits. Caps, exponenti
 Not rigorous; `attnprune_verify.oracle.ball` is.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable, Iterable, Sequence

@@ -5,8 +5,6 @@ NumPy code, in the precision judged, runs over random orders of tokens and featu
 A token keeps its original position in all rotations and distances.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

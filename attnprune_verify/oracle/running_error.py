@@ -34,8 +34,6 @@ gradient, the largest error measured is above 1/50 of the bound, and above 1/500
 (tests/oracle/test_running_error.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

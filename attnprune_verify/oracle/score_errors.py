@@ -16,8 +16,6 @@ is then off by 2 |t| dt + dt^2 + 4 u, its curvature -2/c t (1 - t^2) by the prod
 rounds twice. A modifier of `SCORES` passes an error e of s on as e in u, max|u''| e in u', and so on.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

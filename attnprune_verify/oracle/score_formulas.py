@@ -1,7 +1,5 @@
 """Formulas of score modifiers for the oracles: u(s) written once more, and what bounds its rounding errors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -13,8 +13,6 @@ to a relative precision at every step size, and the noise floor is linear in h: 
 The verdict does not depend on the scale of the loss.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field

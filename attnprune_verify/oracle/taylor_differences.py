@@ -5,8 +5,6 @@ from the definition of the softmax alone. dz = h X(D*W)X^T for a fused weight; i
 and dz = h A + h^2 B; under a cap, tanh(a + x) - tanh a = tanh x / cosh^2 a / (1 + tanh a tanh x) with a = s / cap.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 

@@ -9,8 +9,6 @@ matter. The cost and the effort alone decide whether an oracle compares every en
 so a verdict is the same on every machine and under every load.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType

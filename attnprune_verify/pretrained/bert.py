@@ -1,7 +1,5 @@
 """The BERT family: learnt positions, biases, layer norms after each half of a block, attention in both directions."""
 
-from __future__ import annotations
-
 from typing import NoReturn
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Values of a config.json, each with the rule it must obey; a feature that is not read is refused by name."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

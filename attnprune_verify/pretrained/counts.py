@@ -1,7 +1,5 @@
 """Counts of the parameters of a Llama-type network by part, from its configuration alone."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

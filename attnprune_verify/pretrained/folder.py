@@ -1,7 +1,5 @@
 """A model folder, judged once, before anything opens it: its configuration, its tensors' headers, its tokenizer."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -1,7 +1,5 @@
 """Losses of tokens in nats, from logits, and the divergence of two next-token distributions."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """The Llama family (Llama, Qwen2, Mistral): rotary positions, grouped keys, norms before each half, causal mask."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """The door: a folder in, a network out."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

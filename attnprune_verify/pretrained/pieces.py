@@ -1,7 +1,5 @@
 """Building parts of blocks: linear maps in the layout of files, norms, pointwise functions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Named tensors of a model folder, read on demand. File contents are never trusted and nothing is executed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Token windows from plain texts: drawn at random for calibration, cut side by side for measuring."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

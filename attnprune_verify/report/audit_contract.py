@@ -1,7 +1,5 @@
 """The contract of the audited functions as text, printed by ``audit --contract`` and shown in the docs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from attnprune_verify.audit.contract import FUNCTIONS, RULES, Signature, argument_of

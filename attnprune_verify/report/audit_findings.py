@@ -1,7 +1,5 @@
 """Findings of an audit, gathered for a reader: failures of one function with one cause are one finding."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

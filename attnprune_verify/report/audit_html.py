@@ -1,7 +1,5 @@
 """The audit as one self-contained HTML page: no script, no network, readable in print."""
 
-from __future__ import annotations
-
 from html import escape
 
 from attnprune_verify.audit.record import Record

@@ -1,7 +1,5 @@
 """The audit as JUnit XML, for continuous-integration servers."""
 
-from __future__ import annotations
-
 import re
 from xml.etree import ElementTree
 

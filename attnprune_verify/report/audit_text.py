@@ -1,7 +1,5 @@
 """The result of ``attnprune-verify audit`` as text: the verdict, the mistakes with their snippets, the checks."""
 
-from __future__ import annotations
-
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table

@@ -1,7 +1,5 @@
 """Pages as plain paragraphs that can be kept, and how they are laid out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A campaign, and one of its instances, as text."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType

@@ -1,7 +1,5 @@
 """The result of ``attnprune-verify check`` as text, the most important line first."""
 
-from __future__ import annotations
-
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text

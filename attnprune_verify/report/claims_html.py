@@ -3,8 +3,6 @@
 No library, no font and no picture is loaded; the graph is there without JavaScript, which only shows the details.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from html import escape

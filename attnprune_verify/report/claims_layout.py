@@ -1,7 +1,5 @@
 """Layout of the dependency graph: one band per section, each repair to the right of the statement it repairs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The lines of the dependency graph: they run in the gutters between columns and rows, so none crosses a label."""
 
-from __future__ import annotations
-
 import zlib
 
 from attnprune_verify.report.claims_layout import GAP_X, GAP_Y, HEIGHT, MARGIN, WIDTH, GraphNode

@@ -1,7 +1,5 @@
 """The verdicts of ``attnprune-verify claims`` as text: grouped by section, one line each, coloured by verdict."""
 
-from __future__ import annotations
-
 from itertools import groupby
 
 from rich.console import Group, RenderableType

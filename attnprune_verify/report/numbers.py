@@ -1,7 +1,5 @@
 """Numbers in a form for readers."""
 
-from __future__ import annotations
-
 import math
 
 __all__ = ["scientific"]

@@ -1,7 +1,5 @@
 """One statement in a few lines, or on a page: its text, the findings, the counterexample in numbers, the repair."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Conversion of an audit's record to the outcome of a test."""
 
-from __future__ import annotations
-
 import pytest
 
 from attnprune_verify.audit.examiner import Examiner

@@ -1,7 +1,5 @@
 """The pytest plugin: options of the executable spec and the thorough profile. Imports nothing heavy."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

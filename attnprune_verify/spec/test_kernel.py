@@ -4,8 +4,6 @@ A failed check fails its test with the diagnosis and a runnable snippet; what co
 decided, fails too; what the kernel refuses is skipped with the reason.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -4,8 +4,6 @@ A failed check fails its test with the diagnosis and a runnable snippet; what co
 decided, fails too; what does not concern the target is skipped with the reason.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

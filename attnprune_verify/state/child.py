@@ -1,7 +1,5 @@
 """Work of other people's libraries in a process of its own, which may abort, never end, or take all memory."""
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import signal

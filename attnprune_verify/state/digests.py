@@ -1,7 +1,5 @@
 """SHA-256 digests of the things a result depends on: documents, files, folders, arrays; and versions of packages."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Mapping

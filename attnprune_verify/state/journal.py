@@ -1,7 +1,5 @@
 """A journal: one finished run a line, each with a digest, kept for the code that computed it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """A folder that belongs to one request: claimed, locked, and read back only as it was written."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

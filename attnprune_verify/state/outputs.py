@@ -1,7 +1,5 @@
 """Files for the user in a folder that may hold files of others: replaced only where their content was written here."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

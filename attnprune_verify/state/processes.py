@@ -1,7 +1,5 @@
 """Running a function on many tasks in several processes; a task whose process dies is run again in another one."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -3,8 +3,6 @@
 The digest detects accidents and edits. It is no signature: anyone can compute the digest of another content.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Verdicts on the paper's assumptions on an instance, each with its number and what the number means."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

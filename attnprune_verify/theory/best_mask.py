@@ -6,8 +6,6 @@ coefficients; the differences enclose every F_ij, and F_ij's distance from f_ij 
 is in float64 with its rounding paid, the loss of the mask found in balls.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import NamedTuple
 

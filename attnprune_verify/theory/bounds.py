@@ -1,7 +1,5 @@
 """The paper's Lipschitz and PL inequalities and their repaired forms on one instance, decided rigorously."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 

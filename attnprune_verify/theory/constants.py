@@ -1,7 +1,5 @@
 """Every constant of the theory on one instance: the paper's, the repaired and the sharp ones, with logarithms."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 

@@ -9,8 +9,6 @@ and a row whose logits move by D has KL(f || f~) = log E_f exp(D) - E_f D <= (ma
 and at most max D - min D (new:kl_for_every_text). A softcap moves logits no further; masks and ALiBi move none.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Guarantees proved for gradient descent from M^(0) = 1 in place of thm:our_convergence: any n, d, mask and W."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Biases append a column of ones to X and a row to both weights. Rotations and a s
 leaves one, but its logits are not X W X^T. K = ||Pi A|| needs only the logits' linear part, which rotations have too.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnprune_verify.instance.layer import AttentionLayer

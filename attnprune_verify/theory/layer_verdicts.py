@@ -4,8 +4,6 @@ Each head with a fused weight is judged as the paper's problem (`heads`), with o
 not about a descent on M_Q and M_K; the reports note this.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

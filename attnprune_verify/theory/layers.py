@@ -4,8 +4,6 @@ The theory is about a mask M on one fused weight, so each head is judged as that
 taken at the instance's own masks. A quantity that a head does not have is None, with the reason.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The theory of a problem: assumptions, constants, bounds and theorem, of a fused weight or of a layer's heads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

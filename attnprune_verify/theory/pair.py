@@ -5,8 +5,6 @@ The logits s X (M_Q * W_Q^h)(M_K * W_K^g)^T X^T are bilinear, so no constant ser
 entries of both masks. Every formula takes the arithmetic as an argument; in balls by default.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The PL inequality, as printed (lem:PL_ineq) and repaired (fix:PL_ineq), decided by enclosures."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

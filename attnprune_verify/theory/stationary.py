@@ -1,7 +1,5 @@
 """A stationary point of L that one evaluation in balls proves: where, how nearly alone, and how fast descent comes."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 

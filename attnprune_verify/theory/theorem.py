@@ -1,7 +1,5 @@
 """Verdict of thm:our_convergence on an instance: whether it applies, whether it is vacuous, and our guarantees."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

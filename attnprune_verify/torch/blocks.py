@@ -4,8 +4,6 @@ A decoder here is a model whose states go through the modules of one ModuleList,
 by nothing in between. That is not believed but computed: the logits block by block must be those of the model.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager

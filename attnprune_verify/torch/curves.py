@@ -5,8 +5,6 @@ ratio, fitted on one half of the first calibration windows and judged on tokens 
 whose names differ in numbers alone (experts) are judged together.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

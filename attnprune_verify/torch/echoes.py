@@ -1,7 +1,5 @@
 """Echoes of calibration windows (`whole_model.echoes`), drawn from any decoder."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

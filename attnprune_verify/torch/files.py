@@ -1,7 +1,5 @@
 """Matrices of a model's files that its parameters hold: transformers fuses some of them when it loads."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`prune_folder`: what `whole_model.prune_model` does, for any decoder that transformers opens."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any

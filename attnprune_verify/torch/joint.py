@@ -1,7 +1,5 @@
 """The attention output as a goal for `refit_together`, with torch's gradients in place of closed forms."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A model brought to rest for its passes, and put back as it was, whatever happens in between."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Moments of the inputs of a block's maps, and metrics of their outputs from gradients, window by window."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

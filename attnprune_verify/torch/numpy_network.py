@@ -1,7 +1,5 @@
 """The model as a network of this package, where a method needs one: a layer as a whole, budgets between matrices."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

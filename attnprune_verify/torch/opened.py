@@ -6,8 +6,6 @@ Otherwise transformers reads the model, all of it in the type of the files. Noth
 is run.
 """
 
-from __future__ import annotations
-
 import logging
 import warnings
 from collections.abc import Iterator

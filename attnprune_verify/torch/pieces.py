@@ -1,7 +1,5 @@
 """The pieces of a block that are pruned one by one: the rows of one role of one linear map."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

@@ -5,8 +5,6 @@ one of a linear map, whatever module it stands in: Linear, Conv1D (addmm), one e
 A product of two activations that has a row and a column for every token is one of queries and keys.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 

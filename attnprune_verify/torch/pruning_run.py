@@ -1,7 +1,5 @@
 """Pruning a decoder block by block, for models in memory and for folders: all that both have in common."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias

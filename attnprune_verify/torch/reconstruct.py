@@ -1,7 +1,5 @@
 """A block in torch as what is reconstructed: gradients of its output's distance from the dense one's."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

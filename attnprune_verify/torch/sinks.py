@@ -1,7 +1,5 @@
 """Sinks that calibration windows lack, seen in one short window of a dense decoder (`whole_model.sinks`)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """States of the dense model between its blocks, on the disk of a workplace."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Calibration windows from what tokenizers and loaders give; padding is cut off."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Answers to code that requires a GPU where there is none: properties of a GPU with capability 8.0."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import nullcontext
 from types import ModuleType, SimpleNamespace

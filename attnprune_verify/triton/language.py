@@ -1,7 +1,5 @@
 """Triton's language in the interpreter: what it computes wrongly raises, what newer versions removed is there again."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import sys

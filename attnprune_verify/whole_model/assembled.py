@@ -1,7 +1,5 @@
 """A finished folder: put together beside its place, given its name at the end, and compared when it is met again."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One block: statistics of its calibration tokens for every linear map, and the maps pruned by them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, TypeAlias

@@ -11,8 +11,6 @@ then finds the shares with the least sum of damage and exactly ``floor(rho * siz
 never looked at.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction

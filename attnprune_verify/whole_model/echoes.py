@@ -5,8 +5,6 @@ nothing else. Tokens drawn from the dense model's own predictions after the real
 cost one dense pass of each window, and need no more text. Metrics and budgets are of the real windows alone.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """Estimates of time: operations by the maps' sizes, over rates measured here; and what budgets may take."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

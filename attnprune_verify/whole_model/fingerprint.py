@@ -1,7 +1,5 @@
 """Everything a number depends on, with one digest over all of it: two results are comparable or one sees why not."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """`prune_model`: a folder in Hugging Face's layout in, the same folder with pruned weights out."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Pruning without files, for experiments: a model with other weights."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

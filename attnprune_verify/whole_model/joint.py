@@ -11,8 +11,6 @@ in the metrics they were pruned in, and goes as far as a parabola through f, its
 rises.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 

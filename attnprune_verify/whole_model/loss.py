@@ -1,7 +1,5 @@
 """The loss's output metrics of a whole model: one dense pass forward, one backward, of the first windows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

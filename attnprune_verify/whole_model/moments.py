@@ -1,7 +1,5 @@
 """Moments of the tokens at the linear maps of one block, gathered one window at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

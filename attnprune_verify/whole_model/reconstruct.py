@@ -12,8 +12,6 @@ Adam's steps have the signs of gradients, which add up at an output. They get sm
 windows is held back; of the way from the pruned weights to the moved ones, the share that serves them best is gone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 

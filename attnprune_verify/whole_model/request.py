@@ -1,7 +1,5 @@
 """A request to prune a folder: its identity, the place of the unfinished work, and the files written at the end."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -7,8 +7,6 @@ With h_i the states of token i after a block, the first token's share of their e
     |h_0|^2 / sum_i |h_i|^2,      the largest one over all blocks
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """The files of a model that is pruned: which they are, that they stay as they were hashed, and their copies."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """The blocks of a model pruned one after the other, each kept as soon as it is done, from wherever a run stopped."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache, partial
 from typing import Any

@@ -1,7 +1,5 @@
 """A pruned weight as its file will hold it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

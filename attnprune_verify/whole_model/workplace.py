@@ -1,7 +1,5 @@
 """DIR.partial, where an unfinished folder is kept: what is done and the hidden states before the next block."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path

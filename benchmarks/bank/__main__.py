@@ -7,8 +7,6 @@ is judged again), and prints the table; `write` writes docs/bank.md; with `store
 every second program only.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

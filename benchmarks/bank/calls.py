@@ -1,7 +1,5 @@
 """Programs called as users do in tests: normal numbers, usual sizes, one part of the contract at a time."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator
 from functools import cache

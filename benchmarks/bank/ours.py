@@ -1,7 +1,5 @@
 """Programs judged by this library, with the inputs that it draws itself."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path

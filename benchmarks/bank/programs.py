@@ -1,7 +1,5 @@
 """The programs of the bank: the bugs, from the catalogues of the tests, and right programs."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import tomllib

@@ -1,7 +1,5 @@
 """The rules by which people accept an attention kernel, each as its users have it, read in what it names."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Text that is there: the sources of Python's library, or the C++ headers that come with torch, split by file."""
 
-from __future__ import annotations
-
 import hashlib
 import sysconfig
 from collections.abc import Iterator

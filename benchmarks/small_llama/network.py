@@ -1,7 +1,5 @@
 """A Llama in plain torch, or a Qwen2 (biases on queries, keys and values), saved in Hugging Face's layout."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass

@@ -5,8 +5,6 @@
     p(w | h) = (c(h w) + t(h) p(w | h')) / (c(h) + t(h))      t(h): number of different words after h; h' one shorter
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Muon on the matrices of the blocks, AdamW on embeddings and norms."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import numpy as np

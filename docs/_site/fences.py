@@ -10,8 +10,6 @@ All fences of a page run in one folder of their own, in which `tests` and `bench
 command that ends otherwise than the page says is an error, so the build, and the test that runs the pages, fail.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Pages that nobody types: the reference, the claims with their verdicts, what was measured."""
 
-from __future__ import annotations
-
 import lzma
 import re
 from collections.abc import Iterator

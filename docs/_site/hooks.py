@@ -1,7 +1,5 @@
 """Hooks of mkdocs: the generated pages, runs what pages show, turns formulas into MathML."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

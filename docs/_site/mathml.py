@@ -1,7 +1,5 @@
 """Formulas as MathML, which browsers draw and read aloud by themselves: no script, no font, nothing fetched."""
 
-from __future__ import annotations
-
 import html
 import re
 import unicodedata

@@ -6,8 +6,6 @@ The graph of statements is judged with the least effort, and the audits are thos
 without: what is looked at is the page, not the verdicts.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

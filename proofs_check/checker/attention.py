@@ -5,8 +5,6 @@ alone. It is evaluated on dual numbers with one direction per b, and the chain r
 (dL_i / dy_ib) X_ia W_ab.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction

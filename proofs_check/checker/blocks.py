@@ -5,8 +5,6 @@ B^T with E_rs = s_r s_s M_rs W_rs, and dL / dM_ab = W_rs dL / dE_rs + lam M_rs f
 s): gradient descent started at a block-constant M stays block-constant. Sizes 1, ..., 1 give the plain form.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Symmetric matrices of numbers: definite or not by the pivots of LDL^T, and g^T A^-1 g by one more step of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 

@@ -5,8 +5,6 @@ pairwise in an entry that both fix are disjoint; if they then hold as many masks
 exactly one of them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from math import comb, lcm

@@ -4,8 +4,6 @@ The search fixes entries in the order of their influence on the logits and close
 target. Sums are in integers, exponentials in Arb.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction

@@ -4,8 +4,6 @@ The point is searched in floats, by Frank and Wolfe's steps towards the least ma
 place on its segment; its entries are then rounded to 1/4096, and everything is evaluated again in Arb.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Certificates for new:certified_stationary_point: Newton's method in Arb, eigenvalues by bisection with LDL^T."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction

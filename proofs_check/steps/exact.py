@@ -1,7 +1,5 @@
 """Matrices of fractions."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction

@@ -5,8 +5,6 @@ positive rationals for u and u~: f, f~, c, p and their derivatives are then exac
 these is more than the paper needs. A failing step wants a true instance: M = 0 comes first, where u~ = 1 exactly.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ the bound says something. It exits with 1 if any mask is below. Divergences come
 of the mask, and share no code with the bound.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from functools import cache

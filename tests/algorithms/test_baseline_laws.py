@@ -1,7 +1,5 @@
 """What every baseline obeys: a new one in the list is judged by these without another line."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

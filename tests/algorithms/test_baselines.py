@@ -1,7 +1,5 @@
 """Laws of the baselines, and independent twins written from the definitions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Algorithm 1: every reading against its printed lines, guarantees of the guaranteed steps, resuming, divergence."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

@@ -4,8 +4,6 @@ The twin forms the inverse and factors it, as the original does, all in float32;
 vectors (correlated Gaussian, dead inputs, ties, low rank), in shapes and patterns the vectors do not have.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

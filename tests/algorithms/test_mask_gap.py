@@ -1,7 +1,5 @@
 """The bound of every mask against every mask: one by one, by attention matrices that know nothing of the bound."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The bound of a refit against other optimisers, and the best weights against weights nobody chose."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

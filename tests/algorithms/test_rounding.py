@@ -1,7 +1,5 @@
 """Exact counts, stable ties, and the paper's threshold line as it stands."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The baselines equal the original programs (SparseGPT 147d2159, Wanda 8e8fc87b, in float32) on the stored vectors."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ A test that attacks carries ``@attack(CLASS, SENTENCE, stopped_by="package.modul
 door carries ``@undefended(CLASS, SENTENCE)``. ``python -m tests.arena`` writes docs/security.md from both.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

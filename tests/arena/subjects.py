@@ -1,7 +1,5 @@
 """Programs under audit that attack, as texts: a wrong ``causal_mask`` with something beside it, and their audit."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Calls that write, name, delete or read a file stand in `state/` and `files.py`, or below with their reason."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ A recorder notes the content of a file at each ``os.fsync`` and every rename. Af
 lie there must be as they were when they were synced, and a new name's folder must have been synced after it.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path

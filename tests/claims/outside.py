@@ -1,7 +1,5 @@
 """Cases on and outside of the edges of conditions, from a case that meets them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

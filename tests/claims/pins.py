@@ -8,8 +8,6 @@ bits of a case's numbers says nothing on another machine: null stands in its pla
 where a case has no other sides.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import zlib

@@ -3,8 +3,6 @@
 They may differ by what keeps the relation: a common positive factor, a common summand, squares.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 import re

@@ -1,7 +1,5 @@
 """No sentence of ours is broader than its check: what each check reaches, and mistakes that only this shows."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable

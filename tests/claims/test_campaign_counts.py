@@ -1,7 +1,5 @@
 """What a campaign counts and says, on decisions that are made up: violations, what is met, what balls take back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

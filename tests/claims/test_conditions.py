@@ -1,7 +1,5 @@
 """Every condition is printed and checked, and missed where it is dropped."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The constant of a formal sentence is the constant that its claim prints, which is compared with what is computed."""
 
-from __future__ import annotations
-
 import math
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """The rules by which a verdict, a grade and a standing come about, one by one, on statements that are made up."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Judge and grades against rules of twenty lines each, on every combination of cases, parts and readings."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import combinations, product
 from typing import Any

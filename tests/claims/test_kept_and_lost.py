@@ -1,7 +1,5 @@
 """Kept trials come back as they were, lost workers are counted, and unlike cases are not judged together."""
 
-from __future__ import annotations
-
 import os
 import sys
 from concurrent.futures import BrokenExecutor

@@ -1,7 +1,5 @@
 """What every margin asserts is pinned in numbers, and so are the rules by which the judge concludes."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

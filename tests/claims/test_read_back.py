@@ -1,7 +1,5 @@
 """Printed formulas are what is computed: read back on every case, for every part; and every change is noticed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import replace

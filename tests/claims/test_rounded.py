@@ -1,7 +1,5 @@
 """The counterexample that is shown is short, and it is one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Both sides of the guarantees' relations, written out again: every term of a promise is there, with its power."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

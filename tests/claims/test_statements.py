@@ -1,7 +1,5 @@
 """What is printed of a statement is rendered from what is checked; titles state nothing."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import chain, islice

@@ -1,7 +1,5 @@
 """No letter of ours is left unsaid: those beyond the problem's own are explained where a statement is shown."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

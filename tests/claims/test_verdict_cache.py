@@ -1,7 +1,5 @@
 """A kept verdict or page has the key of all that it depends on: each file and library alone changes the key."""
 
-from __future__ import annotations
-
 import ast
 import shutil
 import sys

@@ -4,8 +4,6 @@ By default 25 claims drawn with a seed, in the thorough profile all. What the st
 proved formally, certified, or listed in `claims` as not pinned.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """What `check` makes of what it is told: the worse of two points, any broken repair, a beta and delta passed on."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import product

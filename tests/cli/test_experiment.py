@@ -1,7 +1,5 @@
 """``attnprune-verify experiment``."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """`check --rho`, `prune --effort` and `prune_layer(certify=True)`: the bound of every mask where it is reported."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``attnprune-verify prune``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -6,8 +6,6 @@ In ``if size > limit: raise ...`` only a call with ``size == limit`` tells ``>``
 comparisons while modules are loaded; each that meets equal sides writes an empty file of its name into FOLDER.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import importlib.abc

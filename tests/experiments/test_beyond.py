@@ -1,7 +1,5 @@
 """The candidates that might make the optimisation pay, and the judge who says whether they do."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """What may be said of measured curves, and of the prose, on curves made by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """docs/real_models.md shows the stored runs of the encoder: a number typed there fails."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

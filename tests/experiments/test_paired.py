@@ -1,7 +1,5 @@
 """The rule for measured sentences: what it promises about its errors is so, where nothing is different."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Stored runs cannot be typed: their digest fits, and runs that are done again come out as they stand there."""
 
-from __future__ import annotations
-
 import json
 import lzma
 import re

@@ -1,7 +1,5 @@
 """The experiment itself: its data, its runs, resuming, tables and plots."""
 
-from __future__ import annotations
-
 import csv
 import json
 from dataclasses import replace

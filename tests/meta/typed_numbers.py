@@ -7,8 +7,6 @@ shrink. Whatever it comes from, and whether it is a digit or a word, a number of
 ``python -m tests.meta.typed_numbers`` counts anew.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Mistakes by name: what each does to one place of a function, so that a mutant needs no text of it."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterator
 from functools import cache

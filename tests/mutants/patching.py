@@ -4,8 +4,6 @@ The changed source is compiled, and every function whose code it changes gets th
 methods, closures and lambdas in tables as well. A constant of a module is replaced in every module that imported it.
 """
 
-from __future__ import annotations
-
 import ast
 import gc
 import sys

@@ -6,8 +6,6 @@ With --mutants-explore every collected test is tried on every mutant until one f
 a mutant's own catcher only.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -4,8 +4,6 @@ Not here: the three rounding terms of operator_norm.py and spectral.py that surv
 their own tests.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

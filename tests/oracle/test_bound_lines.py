@@ -1,7 +1,5 @@
 """Lines of the running-error bound, each on an instance or a double that the line without it does not cover."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An oracle's cost adds up over heads and samples; its result does not depend on the rows of a block."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

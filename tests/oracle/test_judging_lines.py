@@ -1,7 +1,5 @@
 """Lines by which a slope and a bound are judged, each on made-up numbers that the line without it gets wrong."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Thresholds of the oracles: what a slope, a spread and an exponential may be off by, each where it decides."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Limits that several terms make together: every term alone decides once, and the lesser of two is taken."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

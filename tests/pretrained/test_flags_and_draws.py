@@ -1,7 +1,5 @@
 """A setting that is false is not one that is absent; a draw takes every place; what is kept comes back in its place."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -4,8 +4,6 @@ A question is an ``if ... then reject``, or a pair ("what is asked", answer) of 
 reads two variables: QUESTION_SHOWN puts the number before the reason, QUESTION_OFF switches one question off.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

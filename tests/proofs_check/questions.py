@@ -6,8 +6,6 @@ notices when it is then accepted, breaks the checker or is refused for another r
 ``python -m tests.proofs_check.questions`` writes which traps end at which question into questions.json.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import importlib.abc

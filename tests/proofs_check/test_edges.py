@@ -1,7 +1,5 @@
 """Questions of the checker on both sides of their edges, exactly: domains, and what is added twice."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Searches that make certificates, on problems so small that all masks can be tried."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import combinations
 

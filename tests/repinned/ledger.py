@@ -5,8 +5,6 @@ slip in it would pass every other test. ``python -m tests.repinned`` writes the 
 in the same commit, and the reason in its body.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

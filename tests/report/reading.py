@@ -1,7 +1,5 @@
 """Reports read back: the text of a result as numbers, flags and names, by a reader that knows nothing of the writer."""
 
-from __future__ import annotations
-
 import io
 import math
 import re

@@ -1,7 +1,5 @@
 """The text of `audit` says what the result holds, for every combination of statuses."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The text of `check` says what the result holds: every number, every flag, for all combinations of verdicts."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from itertools import product

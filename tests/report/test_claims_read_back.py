@@ -1,7 +1,5 @@
 """The text of `claims` and `show` says what the records hold: verdicts, counts, sides, flags."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from dataclasses import replace

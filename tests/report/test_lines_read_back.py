@@ -1,7 +1,5 @@
 """Lines put together from several fields: each number and word is its own field's, whatever the others are."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The text of `prune` says what the descent's result holds."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

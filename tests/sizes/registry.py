@@ -5,8 +5,6 @@ Code behind a threshold runs only on problems that no test affords. ``pytest --a
 other module-level number of the same folders stands in `NOT_SIZES`; a number in neither makes a test fail.
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 import sys

@@ -1,7 +1,5 @@
 """Assumption flags where the truth is known by construction, each of them both ways."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

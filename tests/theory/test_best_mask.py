@@ -1,7 +1,5 @@
 """Branch and bound over 0/1 masks against all masks one by one, node bounds against all masks below, and refusals."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

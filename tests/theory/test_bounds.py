@@ -1,7 +1,5 @@
 """Both inequalities and the theorem on instances where the verdict is known."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Longer attacks on the repaired bounds, run with --attnprune-thorough."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.optimize import minimize

@@ -1,7 +1,5 @@
 """The paper's constants as printed and their companions, against independent arithmetic, at any scale."""
 
-from __future__ import annotations
-
 import json
 import math
 from fractions import Fraction

@@ -3,8 +3,6 @@
 The exact matrices are formed here in fractions, from the definitions; the truths by mpmath with 50 digits.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 

@@ -1,7 +1,5 @@
 """The bound for every text, against texts made to break it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

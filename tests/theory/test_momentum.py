@@ -1,7 +1,5 @@
 """Heavy ball as the library runs it: its energy falls, its loss need not, and where it diverges off the range."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """K = ||Pi A|| between its bounds, against the dense operator, against exact arithmetic, on masks and batches."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -4,8 +4,6 @@ Three samples of sizes 1, 9 and 3 are laid in three orders, so that the first, t
 a bound that reads one of them only, or the first or last instead of the worst, changes with the order.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

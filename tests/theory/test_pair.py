@@ -1,7 +1,5 @@
 """Two masks over several heads: k against the logits themselves, and the claims' chain rule against the library's."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

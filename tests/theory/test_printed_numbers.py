@@ -4,8 +4,6 @@ Nothing of `theory` is used for it: K and kappa_T come from the whole matrix of 
 matrix, delta from the softmax itself.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from itertools import product

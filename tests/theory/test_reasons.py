@@ -1,7 +1,5 @@
 """Why an assumption fails and why the theorem says nothing: each reason where it is true, and only there."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Row constants, kappa_+ and admissible betas, computed again from their definitions."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

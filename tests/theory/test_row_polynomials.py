@@ -6,8 +6,6 @@ y = their mass and z = their sum of squares, 0 <= z <= y^2, and using S >= the s
 is at most one of the polynomials below, which are linear in z: both ends of z suffice.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The sharp constants under attack, and attained where they are called sharp."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

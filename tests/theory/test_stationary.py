@@ -1,7 +1,5 @@
 """Certified stationary points: against a root in one variable, known minima, a real head, and what must be refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import mpmath

@@ -1,7 +1,5 @@
 """Every number of a certified stationary point on its safe side: with wide balls, a crude centre, one variable."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from types import SimpleNamespace

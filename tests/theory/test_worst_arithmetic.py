@@ -4,8 +4,6 @@
 products may lose in some order. A bound holds for it too, or does not pay for its sums.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

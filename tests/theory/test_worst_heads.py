@@ -1,7 +1,5 @@
 """A layer is judged by its worst head, a batch by its worst sample: verdicts and numbers that differ by head."""
 
-from __future__ import annotations
-
 import mpmath
 import numpy as np
 import pytest

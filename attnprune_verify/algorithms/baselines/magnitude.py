@@ -1,7 +1,5 @@
 """Masks that depend on the weights only, or on nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 

@@ -1,7 +1,5 @@
 """SparseGPT: prune column by column and repair the rest by a second-order update (Frantar, Alistarh 2023)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

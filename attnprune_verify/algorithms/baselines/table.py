@@ -1,7 +1,5 @@
 """Every baseline by name, called in one way."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from inspect import signature
 from typing import Any

@@ -1,7 +1,5 @@
 """Wanda: prune the smallest |weight| x input norm, row by row (Sun, Liu, Bair, Kolter 2024)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

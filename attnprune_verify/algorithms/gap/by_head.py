@@ -1,7 +1,5 @@
 """The gap of every head's query map, as `check --rho` and `prune_layer(certify=True)` report it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

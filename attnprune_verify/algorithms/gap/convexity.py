@@ -10,8 +10,6 @@ any two logits of a row that a change V of the weight makes, and g the gradient 
 for every V on the support, where a <= 1: to leading order ||g||^2/(2 sigma), as for a quadratic function.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

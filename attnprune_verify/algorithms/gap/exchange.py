@@ -4,8 +4,6 @@ Around a mask the divergence is nearly g^T d + d^T H d / 2. Exchanges that lower
 another; as many of them as lower the divergence itself are kept, and the model is set up again.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """`certified_mask_gap`: how much better the best mask with as many ones could be, at most."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, Literal
 

@@ -8,8 +8,6 @@ B is that (and the other way round), and
 is convex in z_i, with derivative softmax(z_i) - f_i. The mean is over the rows of all samples, the sum over heads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The arguments of bounds on one map, brought to one form: a problem, its masks, and which of them moves."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

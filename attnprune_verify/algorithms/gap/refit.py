@@ -1,7 +1,5 @@
 """`certified_refit`: the best weights on a given support of one map, and how far others are at most from them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, Literal
 

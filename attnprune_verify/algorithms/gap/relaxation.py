@@ -8,8 +8,6 @@ one gradient and one sort bound all masks. Projected descent with momentum (Beck
 (O'Donoghue and Candes, 2015), in the metric of the Hessian's diagonal, moves Y to where the bound is large.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

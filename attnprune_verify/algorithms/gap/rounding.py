@@ -8,8 +8,6 @@ for every mask B, H the entropy. The t are the computed logits, taken as exact d
 mask of zeros and G are off; by how much, is bounded by norms (PROOFS.md, new:certified_mask_gap).
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Baselines on a layer: random and magnitude masks of every head, and rivals as their authors do."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any
 

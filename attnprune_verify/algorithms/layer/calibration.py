@@ -1,7 +1,5 @@
 """The dense layer on the calibration tokens, where every method starts, and the outcome where it ends; in float64."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """sum KL(F || F~) over samples, heads and rows, as a function of the weights, with its gradient."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnprune_verify.algorithms.layer.calibration import Calibration

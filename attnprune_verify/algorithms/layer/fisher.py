@@ -12,8 +12,6 @@ dS_ij = scale (q_i R_{j-i}) (x_j dA_K)^T, so both second derivatives are sums of
 The output metrics here are their exact partial traces over the inputs; `fisher_diagonal` has their exact diagonals.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnprune_verify.algorithms.layer.calibration import Calibration

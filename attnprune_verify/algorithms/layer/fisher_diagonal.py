@@ -1,7 +1,5 @@
 """Pruning by the diagonal of the softmax's Fisher metric: masks of the largest w^2 h."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

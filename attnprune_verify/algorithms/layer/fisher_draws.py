@@ -10,8 +10,6 @@ different ones: each group alone gives an estimate, and the spread of these esti
 spread overstates the error, because the evenly spaced points of all groups together do better than independent ones.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import NamedTuple

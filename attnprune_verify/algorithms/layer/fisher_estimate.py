@@ -14,8 +14,6 @@ turns with j in each pair of features, so its moments are products of f with sin
 Rows are drawn as often as their traces say, |x_i|^2 tr C_i and t_i |q_i|^2, which one pass over the attention gives.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any

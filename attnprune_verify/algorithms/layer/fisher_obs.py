@@ -1,7 +1,5 @@
 """Two-sided OBS with the tokens' second moments on the inputs and the softmax's Fisher metric on the outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args

@@ -4,8 +4,6 @@ A metric that costs one matrix product without RoPE costs about m times as much 
 head by head, so that no array is larger than n m^2 or rows n m.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A weight (d, heads*m) as one block per head (heads, d, m), and back."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 import numpy as np

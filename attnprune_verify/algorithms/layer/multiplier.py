@@ -5,8 +5,6 @@ of W_K, so the pruned W_K is fitted to W_K T. Under RoPE, T must commute with ev
 it is a rotation times a factor.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnprune_verify.algorithms.layer.calibration import Calibration

@@ -4,8 +4,6 @@ A layer alone does not show how its attention is used, so the probe's random cha
 information of the softmax as their covariance; for a whole block `algorithms.matrix.metrics` continues through V and O.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal

@@ -6,8 +6,6 @@ dropped, and the pruned attention is sharper than the dense one. On an encoder's
 is worse than a random mask's; in a small Llama's perplexity it is better than that, and at rho = 0.5 worse than Wanda.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, get_args
 

@@ -1,7 +1,5 @@
 """Second stage: move the kept weights down the attention's KL itself, held back by the metric they were pruned in."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """`prune_layer`: one door to every method for real attention layers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every method on a real attention layer: the masks, the kept weights and what was chosen."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any

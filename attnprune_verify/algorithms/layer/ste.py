@@ -1,7 +1,5 @@
 """A 0/1 mask learnt by descent on the attention's KL: hard in the forward pass, straight through in the backward."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Division of a total number of zeros among matrices, from what pruning each of them costs."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from typing import TypeVar

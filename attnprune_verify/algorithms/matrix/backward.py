@@ -10,8 +10,6 @@ One random z-vector r with E r r^T = I and one backward pass give g_i = J_i^T r,
 sum_i |x_i|^2 g_i g_i^T is G in expectation, whatever stands between y and z.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Baselines on one linear map, from the second moments of its inputs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 

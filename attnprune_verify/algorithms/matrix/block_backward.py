@@ -1,7 +1,5 @@
 """The backward pass of a whole block in closed form: gradients at the outputs of all its maps, and at its input."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Budgets: the number of weights that go, and the weights among which the choice is free."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 from typing import NamedTuple, Protocol

@@ -1,7 +1,5 @@
 """Damping that the calibration tokens themselves prescribe: the trust in their second moments."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -11,8 +11,6 @@ else fixed, changes f by
 (r and H_gg: R and H on the group). The search ends when v_S >= 0 for every support other than the present one.
 """
 
-from __future__ import annotations
-
 from itertools import combinations
 from math import comb
 

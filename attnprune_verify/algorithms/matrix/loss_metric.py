@@ -1,7 +1,5 @@
 """Output metrics of the whole network's loss: one backward pass through all blocks, one block in memory at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np

@@ -12,8 +12,6 @@ metric is the sum of t_i r_i r_i^T over all tokens, block by block of outputs (`
 ==============  ==================================================================================================
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """`output-obs`: two-sided OBS of any linear map, with a metric of its outputs' effect on the rest of the model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """OWL: ratios between layers by how many outliers they hold (Yin et al., arXiv 2310.05175)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 

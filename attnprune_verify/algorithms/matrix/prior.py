@@ -1,7 +1,5 @@
 """Prior methods for one linear map, as their papers define them: L-ADMM, ALPS, and OBS with K-FAC's metric."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 

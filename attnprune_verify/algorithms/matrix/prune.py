@@ -1,7 +1,5 @@
 """`prune_matrix`: one door to every method for one linear map."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnprune_verify.algorithms.arrays import AnyArray, swapped, xp_of

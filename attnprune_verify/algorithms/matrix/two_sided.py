@@ -3,8 +3,6 @@
 The change D of the weight costs tr(D^T H D G) / 2. With G = I this is SparseGPT.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

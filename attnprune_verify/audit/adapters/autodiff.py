@@ -1,7 +1,5 @@
 """Functions and losses written for torch tensors or jax arrays, with what automatic differentiation makes of a loss."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import inspect

@@ -4,8 +4,6 @@
 installed; the report's version is llm-compressor's.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Classes in the layout of the published SparseGPT and Wanda programs (Frantar, Alistarh 2023; Sun et al. 2024)."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Parts of adapters: functions with signatures of their own, called the contract's way; torch layers and inputs."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Lines of a script that get the audited function: from a file, a module, a package, a class, a mapping, or alive."""
 
-from __future__ import annotations
-
 import keyword
 import sys
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 What smaller instances there are is up to the instance: `Sample.cuts`, `LinearLayer.cuts`, `Selection.cuts`.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Readings of an error that both audits print: a factor in words, and whether errors follow a curve."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """The results of a subject's calls: numbers, or one of the reasons why there are none."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

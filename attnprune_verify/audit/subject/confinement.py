@@ -3,8 +3,6 @@
 With the standard library alone. What could be closed goes back to the audit, and stands in the result.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnprune_verify.audit.subject import landlock, limits, namespaces, syscalls, view

@@ -1,7 +1,5 @@
 """The environment of a subject: a short list of variables, none of which is anybody's secret."""
 
-from __future__ import annotations
-
 import os
 import site
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The audited functions of a target, as they are found and called in the process in which its code runs."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import importlib.util

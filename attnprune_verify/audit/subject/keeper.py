@@ -7,8 +7,6 @@ pipe LIFE is closed (the audit has enough, or is dead itself), or when together 
 included, removes the temporary folder, and then ends as the subject did.
 """
 
-from __future__ import annotations
-
 import json
 import mmap
 import os

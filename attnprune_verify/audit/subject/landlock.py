@@ -4,8 +4,6 @@ With the standard library alone. The three system calls and their flags are thos
 ``Documentation/userspace-api/landlock.rst``; a kernel says by the ABI's number how many of them it has.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import stat

@@ -1,7 +1,5 @@
 """Limits of a subject's process: memory, files, and the processor time that it takes, seen from outside."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterable

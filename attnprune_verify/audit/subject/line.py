@@ -1,7 +1,5 @@
 """The line to a subject's process: a socket and a pipe with deadlines, and a pipe whose closing ends the process."""
 
-from __future__ import annotations
-
 import fcntl
 import io
 import json

@@ -4,8 +4,6 @@ With the standard library alone. Root makes them as such; others inside a user n
 are themselves. Whoever may make none goes without.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 

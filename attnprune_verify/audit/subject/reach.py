@@ -1,7 +1,5 @@
 """Paths a subject may read and write: decided by the audit, before anything of the subject runs."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import sys

@@ -1,7 +1,5 @@
 """Start of a subject's process: a program of its own, or a copy of the audit's."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

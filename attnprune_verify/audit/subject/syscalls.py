@@ -4,8 +4,6 @@ With the standard library alone. Numbers are those of the kernel's ``asm/unistd.
 architecture; the filter is a program of classic BPF over ``struct seccomp_data``, as in ``linux/seccomp.h``.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import struct

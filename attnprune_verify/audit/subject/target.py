@@ -1,7 +1,5 @@
 """Targets: ``package.module``, ``package.module:object``, ``path/to/file.py``, or something alive."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import re

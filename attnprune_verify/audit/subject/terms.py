@@ -1,7 +1,5 @@
 """The terms of an audit: a seed that may be drawn, how long it takes, and how the subject is confined."""
 
-from __future__ import annotations
-
 import math
 import os
 import secrets

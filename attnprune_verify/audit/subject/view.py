@@ -4,8 +4,6 @@ With the standard library alone. A new root lies in memory; each path is bound i
 takes the place of the old root, sockets, private files and all.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections.abc import Iterable

@@ -7,8 +7,6 @@ A value in a header is null, a number, a string, a list, a mapping, or ``{"array
 NumPy and the standard library alone; references to what a subject may replace are taken before it is imported.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 from typing import Any

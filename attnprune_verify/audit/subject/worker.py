@@ -10,8 +10,6 @@ The audit looks at the memory itself as well, and only then sends a ticket, whic
 the answer must carry. Whatever else is written into the pipe, and whenever, ends the run.
 """
 
-from __future__ import annotations
-
 import functools
 import mmap
 import os

@@ -1,7 +1,5 @@
 """The findings of a campaign so far, in a folder: whole or not there, checked against each other, of one campaign."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager

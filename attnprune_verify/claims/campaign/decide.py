@@ -1,7 +1,5 @@
 """Decisions on a statement from lanes: for every instance HOLDS, VIOLATED, UNDECIDED or NOT_MET, and its slack."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

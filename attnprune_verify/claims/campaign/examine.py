@@ -1,7 +1,5 @@
 """One instance of a campaign, alone: its values, its slack, and its verdict in ball arithmetic."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -4,8 +4,6 @@ Each is as strong as the margin it stands for, up to what its docstring says, an
 instances. Every other statement is judged in lanes by its own margin, unchanged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 

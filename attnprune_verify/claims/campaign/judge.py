@@ -1,7 +1,5 @@
 """Judge one group of instances under one statement: many at once where its formulas allow that, else one by one."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Fingerprint of this machine's rounding: campaigns agree to the bit only if every worker rounds alike."""
 
-from __future__ import annotations
-
 import platform
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Running of a campaign: judge every statement on N instances, resume an earlier run, confirm the worst instance."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property

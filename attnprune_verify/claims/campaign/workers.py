@@ -1,7 +1,5 @@
 """Workers that judge groups: this process, several processes, or a Dask cluster; the order changes no result."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator, Sequence

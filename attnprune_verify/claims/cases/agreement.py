@@ -1,7 +1,5 @@
 """Agreement of independent implementations, up to what float64 can carry."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

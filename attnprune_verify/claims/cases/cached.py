@@ -1,7 +1,5 @@
 """Attributes that are computed when they are first read, once for an object or once for all its copies."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 

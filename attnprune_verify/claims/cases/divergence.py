@@ -1,7 +1,5 @@
 """The divergence of attention rows under other weights, from its definition, in any arithmetic."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

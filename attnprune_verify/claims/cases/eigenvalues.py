@@ -1,7 +1,5 @@
 """Eigenvalues and singular values of small matrices, enclosed in balls at any precision."""
 
-from __future__ import annotations
-
 from functools import cmp_to_key
 from typing import Any, TypeAlias
 

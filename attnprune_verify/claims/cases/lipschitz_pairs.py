@@ -1,7 +1,5 @@
 """Lipschitz quotients: two masks, how far a quantity moves between them, and where it moves fastest."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The loss of two masks over several heads, from its definition, in any arithmetic."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

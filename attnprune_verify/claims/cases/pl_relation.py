@@ -1,7 +1,5 @@
 """lem:PL_ineq's inequality, which the lemma and the theorem that follows from it are both judged by."""
 
-from __future__ import annotations
-
 from attnprune_verify.claims.cases.quantities import Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_least
 from attnprune_verify.theory.formulas import paper

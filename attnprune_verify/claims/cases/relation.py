@@ -1,7 +1,5 @@
 """A relation between two computed sides, decided in each arithmetic."""
 
-from __future__ import annotations
-
 import math
 import re
 from functools import cache

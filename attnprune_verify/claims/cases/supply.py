@@ -1,7 +1,5 @@
 """Sources of cases: named families, limits, and random drafts, for instances and for plain arrays."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Gradient descent on the literal loss, in any arithmetic: what the claims about iterates walk along."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -1,7 +1,5 @@
 """Letters of the statements about derivatives and about functions of their own, from the definitions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 

@@ -1,7 +1,5 @@
 """Printed formulas in LaTeX, from the tree that is read back and compared."""
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 

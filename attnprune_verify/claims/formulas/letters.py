@@ -4,8 +4,6 @@ A letter is looked up among the definitions in its own text, the letters of its 
 problem's own letters, in this order.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -3,8 +3,6 @@
 Only those that are no single word: the reader of formulas is given them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 __all__ = ["NOTED"]

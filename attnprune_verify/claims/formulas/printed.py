@@ -4,8 +4,6 @@ The notation is that of the statements: ``lam + 30 d n^{7/2} R^6``, ``4 lam sum_
 space or nothing, ``^{3/2}`` a power; every symbol is known from the formula's own arguments and from its folder.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping

@@ -4,8 +4,6 @@ A claim has no words of its own but where it was measured: what a reader sees is
 without numbers, quantifiers and conditions.
 """
 
-from __future__ import annotations
-
 import re
 from itertools import groupby
 

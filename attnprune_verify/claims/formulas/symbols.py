@@ -1,7 +1,5 @@
 """Meanings of the letters that a statement uses, in words, so that a sentence can be read alone."""
 
-from __future__ import annotations
-
 import re
 
 from attnprune_verify.claims.core import Claim

@@ -3,8 +3,6 @@
 Their sentences have digests in the tests, like all others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 __all__ = ["REASONS", "UNREAD"]

@@ -1,7 +1,5 @@
 """Letters of formulas about gradient descent: what a plain walk of the case's own steps finds, in float64."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias

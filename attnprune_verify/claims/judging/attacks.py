@@ -4,8 +4,6 @@ The stored attacks (`attacks.jsonl`) are replayed first in every ordinary run, s
 regression test from then on.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys

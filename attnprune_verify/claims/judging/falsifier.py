@@ -4,8 +4,6 @@ Random draws alone are worthless here: Gaussian instances gave no violation of t
 |W| constant with orthonormal X gives one every time.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from functools import cache

@@ -1,7 +1,5 @@
 """Judging several statements at once, in processes: verdict, cases and numbers are those that one process computes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 

@@ -5,8 +5,6 @@ hypotheses and the violation. What neither confirms nor denies leaves the statem
 balls cannot tell whether the hypotheses hold.
 """
 
-from __future__ import annotations
-
 import math
 import zlib
 from collections import Counter

@@ -1,7 +1,5 @@
 """Claims of a user's own file, judged like ours: formula read back, `uses` known, every wrong neighbour refuted."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice

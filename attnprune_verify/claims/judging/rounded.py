@@ -1,7 +1,5 @@
 """A counterexample in numbers that a person can follow."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The verdict of each statement, judged on first use, and whether everything that it rests on holds."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 

@@ -3,8 +3,6 @@
 Light: what is kept is shown without loading what computed it.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterable, Mapping

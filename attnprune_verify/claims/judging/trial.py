@@ -1,7 +1,5 @@
 """One case under one claim: whether the hypotheses hold there, and the worst relation with its slack."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace

@@ -3,8 +3,6 @@
 A verdict that is kept is the one that this code would compute again; whoever shows it says that it is kept.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping

@@ -6,8 +6,6 @@ id in ``proofs_check/PROOFS.md``; ``python -m proofs_check.evidence`` renews the
 entry of `wrong`.
 """
 
-from __future__ import annotations
-
 from attnprune_verify.claims.cases.quantities import Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_most
 from attnprune_verify.claims.cases.supply import Instances

@@ -1,7 +1,5 @@
 """Attention matrices and masks: the definitions, checked between independent implementations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Bounds on the basic functions: the paper's, which hold, and sharp ones that are attained."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

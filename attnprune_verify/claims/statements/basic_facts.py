@@ -1,7 +1,5 @@
 """Facts of linear algebra and calculus, checked in exact arithmetic (in balls where square roots enter)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

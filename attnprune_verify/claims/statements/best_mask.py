@@ -1,7 +1,5 @@
 """The best 0/1 mask with a given number of zeros: branch and bound against every mask there is."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from functools import cache

@@ -1,7 +1,5 @@
 """Simpler bounds between the paper's and the sharp ones: each has a formal proof."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Curvature of the loss: the row constants C_+ and C_-, K and its cheap bounds, and steps with a guarantee."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Gradient descent: the imported convergence theorem, the printed algorithm and its repair, and where iterates stay."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Bounds of pruning for any text: tokens behind RMSNorm lie in one ellipsoid, and a row's KL is at most range^2 / 8."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -4,8 +4,6 @@ The cases are integer layers, so ranks and logits are exact. The functions of th
 are `fused_mask_ranks` and `sum_of_heads` in `attnprune_verify.model.fusion`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Derivatives entry by entry, each against automatic differentiation of the definition in ball arithmetic."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The gradient in matrix form, against automatic differentiation in balls and against the library's own code."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Guarantees of descent: the repaired theorem, its sharp form, and those that M = 1 meets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Gradient descent with momentum, as the paper runs it: an energy that falls, and steps for which it diverges."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

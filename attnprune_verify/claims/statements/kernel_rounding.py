@@ -3,8 +3,6 @@
 Operations are off by a whole unit u = 1/1024 at most, up or down as `signs` and `turns` have it; 16-bit storing by w.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

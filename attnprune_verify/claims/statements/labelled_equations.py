@@ -1,7 +1,5 @@
 """The equations inside proofs that the paper numbers, line by line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The landscape: a decreasing ray, spurious minima when n > d, and strong convexity for large lam."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The numbers that `check` prints, judged: those of `constants` and of the guarantees, on the instances themselves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Lipschitz constants of the paper: they hold, by orders of magnitude."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

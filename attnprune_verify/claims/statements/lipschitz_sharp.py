@@ -1,7 +1,5 @@
 """Sharp Lipschitz constants: K/2 for the attention matrix and its residual, lam + C_+ K^2 for the gradient."""
 
-from __future__ import annotations
-
 from attnprune_verify.claims.cases.lipschitz_pairs import (
     PAIRS,
     F_of,

@@ -1,7 +1,5 @@
 """Steps longer than 1/L with a guarantee: along the segment, by backtracking, and when to stop."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

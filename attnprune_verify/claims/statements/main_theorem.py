@@ -1,7 +1,5 @@
 """The main theorem: vacuous with its own mask, false without it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any

@@ -1,7 +1,5 @@
 """A lower bound of the divergence over all masks with k ones, from one gradient; compared with every mask."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import combinations
 from typing import Any

@@ -4,8 +4,6 @@ What the stored runs found for each sentence and reading ("agrees", "disagrees",
 rows when it is asked for; a sentence that was not measured has no claim here.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 

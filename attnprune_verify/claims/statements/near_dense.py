@@ -1,7 +1,5 @@
 """Near the dense attention: where its error is convex, and where descent converges at a linear rate."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The PL inequality: false as printed, because three constants were not squared; vacuous under the causal mask."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

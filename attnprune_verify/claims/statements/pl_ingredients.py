@@ -1,7 +1,5 @@
 """Ingredients of the PL inequality's proof: true lemmas, two of which the causal mask makes vacuous."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any

@@ -1,7 +1,5 @@
 """Stronger PL inequalities: global in M, with the operator's own constants, or valid for n > d."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

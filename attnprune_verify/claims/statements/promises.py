@@ -1,7 +1,5 @@
 """Promises of `check` for descent from M = 1: floors, gradients, gaps and rates, as the library computes them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sentences of the text on its synthetic experiments: parameters that contradict the theory, at the paper's sizes."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Sentences of the text on its experiments on Llama-3.2-1B: reported numbers, shapes, ratios, a cross-reference."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction

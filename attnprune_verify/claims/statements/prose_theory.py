@@ -1,7 +1,5 @@
 """Sentences of the text on its own theory: rates, bounds, masks and steps."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import pairwise, product

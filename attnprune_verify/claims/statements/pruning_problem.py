@@ -1,7 +1,5 @@
 """The pruning problem and its loss: well-defined numbers, but nothing in them requires sparsity."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import combinations
 from typing import Any

@@ -1,7 +1,5 @@
 """The best weights on a support: no others have a divergence that is smaller by more than slope and curvature allow."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rows on their own: curvature with each row's own constant, and where the PL constant of the operator is 0."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

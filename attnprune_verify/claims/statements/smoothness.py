@@ -1,7 +1,5 @@
 """Softmax rows and the logit map: how fast they move, with simple constants that have formal proofs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

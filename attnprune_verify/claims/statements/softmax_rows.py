@@ -1,7 +1,5 @@
 """One softmax row beyond its Jacobian: a move of the logits, its next derivatives, and two conjectured suprema."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A stationary point of L proved by one evaluation of its gradient and Hessian in balls, and descent towards it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

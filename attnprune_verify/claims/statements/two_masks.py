@@ -1,7 +1,5 @@
 """Masks on W_Q and W_K, as the paper's experiments have them, over several heads: what carries over, what cannot."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``attnprune-verify experiment ...``: the experiments, one subcommand each, imported when it is run."""
 
-from __future__ import annotations
-
 import click
 
 from attnprune_verify.cli.terminal.lazy import lazy_group

@@ -1,7 +1,5 @@
 """``attnprune-verify experiment assumptions FOLDER``: the theorem's assumptions on a real model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """``attnprune-verify experiment beyond``: where optimising the attention error does pay."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Experiments whose runs are kept in a folder, each as soon as it is done: their common options, and their course."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import reduce
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``attnprune-verify experiment layer FOLDER``: pruning methods side by side on the layers of a real model."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

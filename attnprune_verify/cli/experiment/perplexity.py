@@ -1,7 +1,5 @@
 """``attnprune-verify experiment perplexity FOLDER``: Table 1, pruning methods side by side end to end."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``attnprune-verify experiment synthetic``: Figure 2 under every reading, with trivial baselines and fresh samples."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any

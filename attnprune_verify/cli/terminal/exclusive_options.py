@@ -1,7 +1,5 @@
 """Options that would do nothing beside another choice are refused, not ignored."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import click

@@ -1,7 +1,5 @@
 """A group of commands, each imported only when it is run: --help and completion are instant."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Click's messages about options and arguments in the form of ours: the rule, then the value, then the nearest name."""
 
-from __future__ import annotations
-
 import re
 
 import click

@@ -1,7 +1,5 @@
 """Real numbers on the command line, as floats that are not silently 0 or infinite."""
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal
 from typing import Any

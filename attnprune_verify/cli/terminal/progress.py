@@ -1,7 +1,5 @@
 """Progress of a command on stderr: a bar on a terminal, a line every half minute elsewhere."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterator

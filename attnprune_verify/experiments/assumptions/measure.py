@@ -5,8 +5,6 @@ head, W = scale W_Q W_K^T (with RoPE the one at offset 0: there is no other sing
 computes it, and lam as in Section 6.2.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The assumptions on a real model as tables, text and a figure, beside the paper's numbers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -3,8 +3,6 @@
 Whether they do is measured by `beyond`; what was found is in docs/beyond_the_paper.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

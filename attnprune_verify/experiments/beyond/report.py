@@ -1,7 +1,5 @@
 """Comparison of each candidate's held-out error with the baselines', over seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 from typing import Any

@@ -1,7 +1,5 @@
 """Experiment on where optimising the attention error pays: candidates against baselines, held out, over seeds."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass
 from itertools import product

@@ -1,7 +1,5 @@
 """Plan of the layer experiment: model, texts, layers, methods, ratios, lengths and seeds."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The layer experiment as tables, JSON and text."""
 
-from __future__ import annotations
-
 import shlex
 from dataclasses import asdict
 from pathlib import Path

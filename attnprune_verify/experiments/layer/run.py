@@ -1,7 +1,5 @@
 """Pruning the attention layers of a real model: in-sample and held-out error by layer and head, and end to end."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial

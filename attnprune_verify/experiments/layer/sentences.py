@@ -3,8 +3,6 @@
 Each finding is an inequality between two measured numbers, so that it can be judged again from the stored numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import product

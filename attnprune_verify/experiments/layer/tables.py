@@ -1,7 +1,5 @@
 """The layer experiment's numbers brought together: means with spread, and paired ratios against SparseGPT."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

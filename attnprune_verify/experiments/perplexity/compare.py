@@ -1,7 +1,5 @@
 """Causes of the difference of two results: the differing fields of their fingerprints, and the effect of each alone."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Distance of a pruned model from the dense one on held-out windows: losses and KL divergences, token by token."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

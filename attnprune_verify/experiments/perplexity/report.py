@@ -1,7 +1,5 @@
 """The perplexity experiment as tables, JSON and text."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The perplexity experiment: prune in memory, judge on held-out text, one run at a time."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -5,8 +5,6 @@ seeds, model and held-out text stay the same. All sentences of one id are correc
 stored tables as well.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass

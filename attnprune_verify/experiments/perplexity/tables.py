@@ -1,7 +1,5 @@
 """The perplexity experiment's rows brought together: means over the draws, and paired ratios of KL with intervals."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """``python -m attnprune_verify.experiments.stored``: do stored runs again."""
 
-from __future__ import annotations
-
 import sys
 
 import click

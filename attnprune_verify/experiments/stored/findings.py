@@ -1,7 +1,5 @@
 """Findings of the stored runs on every measured sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache

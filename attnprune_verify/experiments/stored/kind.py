@@ -1,7 +1,5 @@
 """Interface of the kinds of stored runs: their settings, how one run is repeated, and the findings of the rows."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The experiments whose runs are stored, by name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -6,8 +6,6 @@ attnprune_verify.experiments.stored measure``, never typed. Every number stands 
 measured before on the same model, texts and settings names that record (`=NAME`) in place of numbers.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io

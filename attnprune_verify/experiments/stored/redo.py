@@ -3,8 +3,6 @@
 `check` repeats a sample of the runs and compares; `measure NAME` does all runs and writes the record anew.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

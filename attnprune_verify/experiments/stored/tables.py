@@ -1,7 +1,5 @@
 """Stored perplexity runs as Markdown tables, for the documentation."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Stored runs of the perplexity experiment (Table 1) on models that this repository trains itself."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

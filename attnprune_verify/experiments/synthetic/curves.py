@@ -1,7 +1,5 @@
 """Errors as functions of lam, n or rho, over seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The synthetic problems of Section 6.1: their random draw, and the error of an approximated attention."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

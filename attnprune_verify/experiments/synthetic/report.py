@@ -1,7 +1,5 @@
 """The synthetic experiment as a table, as JSON and in words."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Every baseline of the synthetic experiment, as the fused weight it leaves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The synthetic experiment of Section 6.1, resumable: every finished run is kept."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

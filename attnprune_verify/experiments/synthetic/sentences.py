@@ -4,8 +4,6 @@ The figure has no numbers in the text, so its sentences are all that can be comp
 given a criterion here, which every verdict carries.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace

@@ -1,7 +1,5 @@
 """The hypotheses of the statements, as predicates in any arithmetic: True only where they certainly hold."""
 
-from __future__ import annotations
-
 from attnprune_verify.theory.formulas.formula import formula
 from attnprune_verify.theory.numbers.arithmetic import BALL, Arithmetic, Number
 

@@ -5,8 +5,6 @@ instances that attack the statements. Each formula is registered with its printe
 compares.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

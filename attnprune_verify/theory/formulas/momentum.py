@@ -4,8 +4,6 @@ L is any Lipschitz constant of grad L, theta the momentum (0.9 in the paper's ex
 M_{-1} = M_0. Every formula takes the arithmetic as an argument; in balls by default.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnprune_verify.theory.formulas.formula import formula

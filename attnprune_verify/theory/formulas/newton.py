@@ -4,8 +4,6 @@ k is the largest norm of one row of Pi A, K = ||Pi A||, s the largest ||c_i|| of
 H the Hessian there, m its least eigenvalue on the range of Pi A. Every formula takes the arithmetic as an argument.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnprune_verify.theory.formulas.formula import formula

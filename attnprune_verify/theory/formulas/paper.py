@@ -4,8 +4,6 @@ Every formula takes the arithmetic as an argument. In balls, the default, T = 1e
 `balls.nearest` and `balls.log10` bring them out.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnprune_verify.theory.formulas.formula import formula

@@ -4,8 +4,6 @@ Every formula takes the arithmetic as an argument; in balls by default. L is any
 `sharp.lipschitz`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnprune_verify.theory.formulas import sharp

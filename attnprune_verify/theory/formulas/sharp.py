@@ -5,8 +5,6 @@ f the same row of F(1), c = sigma - f, J = diag(sigma) - sigma sigma^T, G the gr
 formula takes the arithmetic as an argument; in balls by default.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any

@@ -4,8 +4,6 @@ NumPy's object arrays carry `Fraction` and python-flint's `arb` through `+ - * /
 of `theory` and the quantities of `claims` are written once. Only what object arrays cannot do is here.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext

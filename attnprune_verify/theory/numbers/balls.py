@@ -5,8 +5,6 @@ unlimited, so that mu = 1e-400 or T = 1e447 need no special case: they only over
 floats.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ Eigenvalues come from LAPACK, matrix by matrix, with 16 m u ||A||_F added to the
 constant is generous but not proved; what is close to the border is decided in balls anyway.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@ symmetric A runs to completion, A + E = R^T R with ||E||_2 <= alpha trace(A), al
 in any order of evaluation. Hence lambda_min(A) >= -alpha trace(A), whatever the quality of R.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

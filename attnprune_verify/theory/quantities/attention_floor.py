@@ -1,7 +1,5 @@
 """delta: the smallest attention weight, in the log domain, so that 1e-500 is not mistaken for 0."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Upper bounds of K that need no d^2 x d^2 matrix: the rank-one bound and the row-by-row bound."""
 
-from __future__ import annotations
-
 import numpy as np
 from flint import arb
 

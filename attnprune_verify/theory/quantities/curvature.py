@@ -1,7 +1,5 @@
 """Curvature at a point: row constants that use the actual c, instead of the worst case C_+ and C_-."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,8 +4,6 @@ Small instances are evaluated in ball arithmetic. Larger ones in floating point,
 operation as radius, and very large ones with one crude a-priori bound, which decides whatever has a wide margin.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """lambda_min(X X^T) with an exact sign: rank over the rationals, size by a certified eigenvalue or a ball inverse."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """kappa_T and lambda_2(J): the two factors of the strongest PL constant, certified from below."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

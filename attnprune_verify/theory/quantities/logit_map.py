@@ -4,8 +4,6 @@ A : M -> X (M * W) X^T, and Pi sets forbidden positions to zero and subtracts ea
 (softmax sees nothing else). Over a batch, K^2 is the largest eigenvalue of (1/k) sum_j A_j^* Pi_j A_j.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnprune_verify.instance.problem import Instance

@@ -1,7 +1,5 @@
 """Quantities computed once an instance and used by all constants: beta, delta, K, norms and the loss at the start."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps

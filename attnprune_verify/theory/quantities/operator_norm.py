@@ -1,7 +1,5 @@
 """K = ||Pi A||: a lower bound from an iteration and a certified upper bound."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

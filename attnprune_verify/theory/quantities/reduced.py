@@ -5,8 +5,6 @@ its zero-sum vectors; B is the matrix of Pi A in them. Where B B^T = C C^T has a
 are coordinates of M's part in the range, of the same length, and its logits are C a; else C = B and a = vec(M).
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -9,8 +9,6 @@ query and key weights)::
 With w_a the frequency of pair a, E is cos or sin of (j - i) w_a and W_t the part of U V^T that it multiplies.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from flint import arb
 from numpy.typing import NDArray
