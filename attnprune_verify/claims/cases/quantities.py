@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,7 +22,10 @@ from attnprune_verify.claims.cases.case import Case
 from attnprune_verify.claims.cases.eigenvalues import eigenvalues, positive_definite, spectral_norm
 from attnprune_verify.theory.numbers.arithmetic import BALL, FLOAT, Arithmetic, Undecidable, along, derivative_part
 
-__all__ = ["Quantities", "in_floats", "variance"]
+__all__ = ["Lifted", "Quantities", "in_floats", "variance"]
+
+Lifted: TypeAlias = Any
+"""A number or an array in the arithmetic of its quantities: floats, or balls of flint, which has no types."""
 
 
 class Quantities:

@@ -1,12 +1,11 @@
 """Attention matrices and masks: the definitions, checked between independent implementations."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from attnprune_verify.claims.cases.agreement import agree
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, equal
 from attnprune_verify.claims.cases.supply import Arrays, Instances
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
@@ -17,7 +16,7 @@ _FULL = Instances("full", small=True, rounds=1)
 _ANY = Instances("any", small=True, rounds=1)
 
 
-def _rows(array: Any, q: Quantities) -> Relation:
+def _rows(array: Lifted, q: Quantities) -> Relation:
     return equal(array.sum(axis=1), q.number(np.ones(q.n)), "rows sum to 1")
 
 
@@ -28,14 +27,14 @@ def _dense(q: Quantities) -> list[Relation]:
     return [agree(q, literal, attention(q.case["X"], q.case["W"])), _rows(literal, q)]
 
 
-def _causal_entries(q: Quantities, allowed: Any) -> Relation:
+def _causal_entries(q: Quantities, allowed: Lifted) -> Relation:
     n = len(q.u)
     return equal(
         q.number(causal_mask(n)), q.number(np.array([[float(allowed(i, j)) for j in range(n)] for i in range(n)]))
     )
 
 
-def _logit(q: Quantities, i: int, j: int) -> Any:
+def _logit(q: Quantities, i: int, j: int) -> Lifted:
     """(X (M o W) X^T)_ij, summed index by index."""
     total = q.number(0.0)
     for a in range(q.d):
@@ -49,7 +48,7 @@ def _dense_and_pruned(q: Quantities) -> list[Quantities]:
     return [q, q.at(q.number(np.ones((q.d, q.d))))]
 
 
-def _exponential(q: Quantities, entry: Any) -> list[Relation]:
+def _exponential(q: Quantities, entry: Lifted) -> list[Relation]:
     found = []
     for at, name, values in zip(_dense_and_pruned(q), ("u(M)", "u"), (q.ut, q.u), strict=True):
         table = np.array([[entry(at, i, j) for j in range(q.n)] for i in range(q.n)])
@@ -71,7 +70,7 @@ def _sum(q: Quantities, masked: bool) -> list[Relation]:
     return found
 
 
-def _probabilities(q: Quantities, weights: Callable[[Quantities], Any]) -> list[Relation]:
+def _probabilities(q: Quantities, weights: Callable[[Quantities], Lifted]) -> list[Relation]:
     found = []
     for name, at, M, carried in zip(("f(M)", "f"), _dense_and_pruned(q), (q.case["M"], 1.0), (q.F, q.f), strict=True):
         literal = weights(at) / weights(at).sum(axis=1)[:, None]

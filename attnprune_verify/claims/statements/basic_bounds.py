@@ -1,12 +1,11 @@
 """Bounds on the basic functions: the paper's, which hold, and sharp ones that are attained."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
 from attnprune_verify.claims.cases.case import Case
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_most, less
 from attnprune_verify.claims.cases.supply import Instances
 from attnprune_verify.claims.core import Claim, Kind, Margin, Strength, Wrong
@@ -53,12 +52,12 @@ def _one_row() -> Iterator[Case]:
         yield Case(values, f"one row, one feature, W = {w}, M = {M:.3g}")
 
 
-def _diagonal(q: Quantities) -> Any:
+def _diagonal(q: Quantities) -> Lifted:
     """<c_i, f(M)_i>, the diagonal of diag((c o f(M)) 1)."""
     return q.p1.sum(axis=1)
 
 
-def _root(q: Quantities, value: int) -> Any:
+def _root(q: Quantities, value: int) -> Lifted:
     return q.sqrt(q.number(float(value)))
 
 
@@ -84,7 +83,7 @@ def _parts(q: Quantities, scale: float = 1.0) -> list[Relation]:
     ]
 
 
-def _jacobian(q: Quantities) -> Any:
+def _jacobian(q: Quantities) -> Lifted:
     """||dF/dM||_F: the derivative of every entry of F in every entry of M, by automatic differentiation."""
     total = q.number(0.0)
     for i in range(q.d):
@@ -93,7 +92,7 @@ def _jacobian(q: Quantities) -> Any:
     return q.sqrt(total)
 
 
-def _by_entries(q: Quantities) -> Any:
+def _by_entries(q: Quantities) -> Lifted:
     """(sum W_ab^2 ||X_a||^2 ||X_b||^2)^{1/2} over columns a, b of X."""
     columns = (q.X * q.X).sum(axis=0)
     return q.sqrt((q.W * q.W * columns[:, None] * columns[None, :]).sum())
@@ -107,7 +106,7 @@ def _jacobian_bounds(q: Quantities, half: float = 0.5) -> list[Relation]:
     ]
 
 
-def _p_limit(q: Quantities) -> Any:
+def _p_limit(q: Quantities) -> Lifted:
     return q.of(sharp.P_star) * _root(q, q.n_e)
 
 

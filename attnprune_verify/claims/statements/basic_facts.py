@@ -1,7 +1,6 @@
 """Facts of linear algebra and calculus, checked in exact arithmetic (in balls where square roots enter)."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -9,7 +8,7 @@ from numpy.random import Generator
 from attnprune_verify.claims.cases.agreement import conformable
 from attnprune_verify.claims.cases.case import Case
 from attnprune_verify.claims.cases.eigenvalues import spectral_norm
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_most, equal
 from attnprune_verify.claims.cases.supply import Arrays
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
@@ -19,7 +18,7 @@ from attnprune_verify.theory.numbers.arithmetic import along, derivative_part
 _SECTION = "B Preliminary: facts"
 
 
-def _outer(a: Any, b: Any) -> Any:
+def _outer(a: Lifted, b: Lifted) -> Lifted:
     return a[:, None] * b[None, :]
 
 
@@ -39,18 +38,18 @@ def _combine(q: Quantities, columns: bool = True) -> list[Relation]:
     ]
 
 
-def _derivative(curve: Callable[[Any], Any], q: Quantities) -> Any:
+def _derivative(curve: Callable[[Lifted], Lifted], q: Quantities) -> Lifted:
     """d/dt at 0 of a polynomial curve of degree <= 4, by the five-point stencil, which is exact for those."""
     t = [q.number(float(k)) for k in (-2, -1, 1, 2)]
     return (curve(t[0]) - curve(t[1]) * 8 + curve(t[2]) * 8 - curve(t[3])) / 12
 
 
-def _power(value: Any, n: int) -> Any:
+def _power(value: Lifted, n: int) -> Lifted:
     """value^n, also where value is a ball around 0."""
     return value * _power(value, n - 1) if n else value * 0 + 1
 
 
-def _slope(start: Any, direction: Any, q: Quantities, times: Any = 1) -> Any:
+def _slope(start: Lifted, direction: Lifted, q: Quantities, times: Lifted = 1) -> Lifted:
     """d/dt of (start + t direction) o times."""
     return _derivative(lambda t: (start + t * direction) * times, q)
 
@@ -145,7 +144,7 @@ def _norms(q: Quantities, submultiplicative: float = 1.0) -> list[Relation]:
     ]
 
 
-def _operator_norm(q: Quantities, X: Any) -> Any:
+def _operator_norm(q: Quantities, X: Lifted) -> Lifted:
     return float(np.linalg.norm(X, 2)) if q.arithmetic.name == "float" else spectral_norm(X)
 
 

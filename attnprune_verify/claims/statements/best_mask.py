@@ -11,7 +11,7 @@ from numpy.random import Generator
 
 from attnprune_verify.algorithms.descent import prune_mask_gd
 from attnprune_verify.claims.cases.case import Case
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_least, equal, less
 from attnprune_verify.claims.cases.supply import Fixed, Instances
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
@@ -32,7 +32,7 @@ def _zeros(rng: Generator, case: Case) -> dict[str, Any]:
     return {"W": W, "zeros": int(rng.integers(0, size + 1)), "nodes": int(rng.choice([1, 4, 16, 64]))}
 
 
-def _all_masks(q: Quantities) -> Iterator[Any]:
+def _all_masks(q: Quantities) -> Iterator[Lifted]:
     """Every mask with that many zeros."""
     for places in combinations(range(q.d**2), q.case["zeros"]):
         mask = np.ones(q.d**2)

@@ -1,12 +1,11 @@
 """Simpler bounds between the paper's and the sharp ones: each has a formal proof."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
 from attnprune_verify.claims.cases.case import Case
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_least, at_most
 from attnprune_verify.claims.cases.supply import Arrays, Instances
 from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Margin, Strength, Wrong
@@ -15,7 +14,7 @@ from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL
 _SECTION = "E Bounds for Basic Functions"
 
 
-def _root(q: Quantities, value: float) -> Any:
+def _root(q: Quantities, value: float) -> Lifted:
     return q.sqrt(q.number(value))
 
 

@@ -10,7 +10,7 @@ from numpy.random import Generator
 from attnprune_verify.claims.cases.case import Case
 from attnprune_verify.claims.cases.eigenvalues import extreme_eigenvalues, spectral_norm
 from attnprune_verify.claims.cases.lipschitz_pairs import steepest_rest
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_least, at_most
 from attnprune_verify.claims.cases.supply import Arrays, Instances
 from attnprune_verify.claims.cases.trajectory import sharp_L, upper_constant
@@ -24,12 +24,12 @@ _TIMES = math.floor(300 / float(sharp.C_plus(arithmetic=FLOAT))) / 10
 """30/C_+, to one place and not above it."""
 
 
-def lower_constant(q: Quantities) -> Any:
+def lower_constant(q: Quantities) -> Lifted:
     """C_- of the largest negative curvature."""
     return q.of(sharp.C_minus)
 
 
-def _row_hessian(s: Any, f: Any) -> Any:
+def _row_hessian(s: Lifted, f: Lifted) -> Lifted:
     """Hessian in the logits of 1/2 ||softmax - f||^2: J^2 + diag(g) - s g^T - g s^T, g = J (s - f)."""
     J = np.diag(s) - np.outer(s, s)
     g = J @ (s - f)
@@ -37,7 +37,7 @@ def _row_hessian(s: Any, f: Any) -> Any:
 
 
 def _row_range(
-    q: Quantities, up: float = 1.0, down: float = 1.0, lower: Callable[[Quantities], Any] = lower_constant
+    q: Quantities, up: float = 1.0, down: float = 1.0, lower: Callable[[Quantities], Lifted] = lower_constant
 ) -> list[Relation]:
     H = _row_hessian(q.softmax(q.s), q.softmax(q.t))
     least, largest = extreme_eigenvalues(H, q.arithmetic)
@@ -71,7 +71,7 @@ def _domination(q: Quantities, weaken: float = 1.0) -> Relation:
     return at_least(least + 1, q.number(1.0), offset=1)
 
 
-def _second(q: Quantities, J: Any) -> Any:
+def _second(q: Quantities, J: Lifted) -> Lifted:
     if q.arithmetic.name == "float":
         return float(np.linalg.eigvalsh(J)[1])
     return extreme_eigenvalues(J + q.number(np.ones(J.shape)), q.arithmetic)[0]
@@ -94,7 +94,7 @@ def _bends() -> Iterator[Case]:
                 yield Case(values, f"d = 1, X = (1, 0), W = {w}, p = {place:.6f}")
 
 
-def _norm2(q: Quantities, array: Any) -> Any:
+def _norm2(q: Quantities, array: Lifted) -> Lifted:
     return float(np.linalg.norm(array, 2)) if q.arithmetic.name == "float" else spectral_norm(array)
 
 

@@ -13,7 +13,7 @@ from attnprune_verify.claims.cases.agreement import agree, conformable
 from attnprune_verify.claims.cases.batch import Batch, more_samples, tokens
 from attnprune_verify.claims.cases.case import Case
 from attnprune_verify.claims.cases.lipschitz_pairs import smooth, steepest_rest
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_most, equal, less
 from attnprune_verify.claims.cases.supply import Arrays, Fixed, Instances
 from attnprune_verify.claims.cases.trajectory import descend, moving, sharp_L, simple_L, step_below
@@ -76,7 +76,7 @@ def _slow() -> Iterator[Case]:
 # The algorithm
 
 
-def _printed_threshold(M: Any, rho: Any) -> int:
+def _printed_threshold(M: Lifted, rho: Lifted) -> int:
     """Zeros left by the printed rule: tau = sorted(vec M)[floor(rho d^2)], 0-based ascending; M_ij > tau becomes 1."""
     ordered = sorted(M.ravel())
     tau = ordered[int(rho * len(ordered))]
@@ -92,12 +92,12 @@ def _distinct(rng: Generator, case: Case) -> Case:
     return case.but(M=M, X=X, W=W, rho=rho, k=k, lam=0.25, mask="causal")
 
 
-def _printed_step(q: Quantities, k: int) -> Any:
+def _printed_step(q: Quantities, k: int) -> Lifted:
     """M - (eta/k) (W o sum_j X_j^T p_j X_j + lam M) for k equal samples, eta = 1/8."""
     return q.M - (q.G * k + q.M * q.lam) / (8 * k)
 
 
-def _gradient_step(q: Quantities) -> Any:
+def _gradient_step(q: Quantities) -> Lifted:
     """M - eta grad of the mean of k equal samples' losses, regulariser included; the gradient by differentiation."""
     slopes = [[q.directional(q.unit(i, j), lambda m: m.L) for j in range(q.d)] for i in range(q.d)]
     return q.M - np.array(slopes) / 8
@@ -167,7 +167,7 @@ def _confined(
     q: Quantities,
     stretch: float = 1.0,
     room: float = 1.0,
-    constant: Callable[[Quantities], Any] = sharp_L,
+    constant: Callable[[Quantities], Lifted] = sharp_L,
     gradients: bool = True,
     power: float = 0.0,
 ) -> list[Relation]:

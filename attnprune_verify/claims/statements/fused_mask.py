@@ -5,13 +5,12 @@ are `fused_mask_ranks` and `sum_of_heads` in `attnprune_verify.model.fusion`.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from flint import fmpz_mat
 
 from attnprune_verify.claims.cases.case import Case
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_least, at_most, equal
 from attnprune_verify.claims.cases.supply import Fixed
 from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
@@ -40,7 +39,7 @@ def _layers() -> Iterator[Case]:
 _LAYERS = len(list(_layers()))
 
 
-def _rank(matrix: Any) -> int:
+def _rank(matrix: Lifted) -> int:
     return int(fmpz_mat([[int(entry) for entry in row] for row in matrix]).rank())
 
 
@@ -49,7 +48,7 @@ def _size(case: Case) -> int:
     return int(np.shape(case["W_Q"])[1]) // int(case["heads"])
 
 
-def _head(case: Case, head: int) -> tuple[Any, Any]:
+def _head(case: Case, head: int) -> tuple[Lifted, Lifted]:
     group, m = head * case["kv_heads"] // case["heads"], _size(case)
     return np.asarray(case["W_Q"])[:, head * m : (head + 1) * m], np.asarray(case["W_K"])[
         :, group * m : (group + 1) * m
@@ -67,7 +66,7 @@ def _grows(q: Quantities) -> Relation:
     return at_least(q.number(_masked_rank(q)), q.number(_size(q.case) + 1))
 
 
-def _cosine(q: Quantities, frequency: int) -> Any:
+def _cosine(q: Quantities, frequency: int) -> Lifted:
     """The part of W(r) that multiplies cos(w r) for one frequency: it turns features a and a + m/2 of the head."""
     W_Q, W_K = _head(q.case, 0)
     pair = [frequency, frequency + _size(q.case) // 2]
@@ -84,12 +83,12 @@ def _rotary_ranks(q: Quantities, more: int = 3) -> list[Relation]:
     return found
 
 
-def _logits(case: Case, head: int) -> Any:
+def _logits(case: Case, head: int) -> Lifted:
     W_Q, W_K = _head(case, head)
     return np.asarray(case["X"]) @ W_Q @ W_K.T @ np.asarray(case["X"]).T
 
 
-def _unheaded(case: Case) -> Any:
+def _unheaded(case: Case) -> Lifted:
     repeated = np.concatenate([_head(case, head)[1] for head in range(case["heads"])], axis=1)
     return np.asarray(case["X"]) @ np.asarray(case["W_Q"]) @ repeated.T @ np.asarray(case["X"]).T
 

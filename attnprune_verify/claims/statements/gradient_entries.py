@@ -1,9 +1,8 @@
 """Derivatives entry by entry, each against automatic differentiation of the definition in ball arithmetic."""
 
 from collections.abc import Callable
-from typing import Any
 
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, equal
 from attnprune_verify.claims.cases.supply import Arrays, Instances
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
@@ -13,43 +12,43 @@ _SECTION = "C Gradient Calculation"
 _ANY = Instances("any", small=True, rounds=1)
 _FULL = Instances("full", small=True, rounds=1)
 _BOTH = "B1(M)_ijab = c(M)_ij f(M)_ij W_ab X_ia X_jb, B2(M)_ijab = -c(M)_ij f(M)_ij sum_k f(M)_ik W_ab X_ia X_kb"
-_Entry = Callable[[Quantities, int, int], Any]
+_Entry = Callable[[Quantities, int, int], Lifted]
 
 
-def _each_entry(q: Quantities, quantity: Callable[[Quantities], Any], formula: _Entry) -> list[Relation]:
+def _each_entry(q: Quantities, quantity: Callable[[Quantities], Lifted], formula: _Entry) -> list[Relation]:
     """d quantity / dM_ij for all i, j: differentiated definition against the formula."""
     places = [(i, j) for i in range(q.d) for j in range(q.d)]
     return [equal(q.directional(q.unit(i, j), quantity), formula(q, i, j), f"M_{i}{j}") for i, j in places]
 
 
-def _logits(q: Quantities, i: int, j: int) -> Any:
+def _logits(q: Quantities, i: int, j: int) -> Lifted:
     """W_ij X_{i0,i} X_{*,j} as an (n, n) table, row i0."""
     return (q.X[:, i][:, None] * q.X[:, j][None, :]) * q.W[i, j]
 
 
-def _swapped(q: Quantities, i: int, j: int) -> Any:
+def _swapped(q: Quantities, i: int, j: int) -> Lifted:
     return (q.X[:, j][:, None] * q.X[:, i][None, :]) * q.W[i, j]
 
 
-def _softmax(q: Quantities, i: int, j: int) -> Any:
+def _softmax(q: Quantities, i: int, j: int) -> Lifted:
     moved = _logits(q, i, j)
     return q.F * moved - q.F * (q.F * moved).sum(axis=1)[:, None]
 
 
-def _softmax_without_correction(q: Quantities, i: int, j: int) -> Any:
+def _softmax_without_correction(q: Quantities, i: int, j: int) -> Lifted:
     return q.F * _logits(q, i, j)
 
 
-def _B1(q: Quantities, i: int, j: int) -> Any:
+def _B1(q: Quantities, i: int, j: int) -> Lifted:
     return (q.c * q.F * _logits(q, i, j)).sum()
 
 
-def _B2(q: Quantities, i: int, j: int) -> Any:
+def _B2(q: Quantities, i: int, j: int) -> Lifted:
     moved = _logits(q, i, j)
     return -(q.c * q.F * (q.F * moved).sum(axis=1)[:, None]).sum()
 
 
-def _B3(q: Quantities, i: int, j: int) -> Any:
+def _B3(q: Quantities, i: int, j: int) -> Lifted:
     return q.lam * q.M[i, j]
 
 
@@ -69,7 +68,7 @@ def _lemma(
     id_: str,
     title: str,
     formula: str,
-    quantity: Callable[[Quantities], Any],
+    quantity: Callable[[Quantities], Lifted],
     right: _Entry,
     wrong: _Entry,
     wrong_says: str,

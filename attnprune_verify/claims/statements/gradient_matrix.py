@@ -1,11 +1,9 @@
 """The gradient in matrix form, against automatic differentiation in balls and against the library's own code."""
 
-from typing import Any
-
 import numpy as np
 
 from attnprune_verify.claims.cases.agreement import agree
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, equal
 from attnprune_verify.claims.cases.supply import Arrays, Instances
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
@@ -16,7 +14,7 @@ _SECTION = "D Matrix Form"
 _ANY = Instances("any", small=True, rounds=1)
 
 
-def _p(q: Quantities, formula: Any) -> list[Relation]:
+def _p(q: Quantities, formula: Lifted) -> list[Relation]:
     """p entry by entry: F_ij (c_ij - <c_i, F_i>), which is J_i c_i; columns of p_1, and rows of p_2 both ways."""
     rows = [q.F[i] * (q.c[i] - (q.c[i] * q.F[i]).sum()) for i in range(q.n)]
     found = [equal(np.array(rows), formula, "p")]
@@ -27,14 +25,14 @@ def _p(q: Quantities, formula: Any) -> list[Relation]:
     return found
 
 
-def _scaled_outer(q: Quantities, i0: int, j0: int) -> Any:
+def _scaled_outer(q: Quantities, i0: int, j0: int) -> Lifted:
     """C1: the matrix with entries B1(M, i1, j1), index by index."""
     factor = q.c[i0, j0] * q.F[i0, j0]
     table = [[factor * q.W[a, b] * q.X[i0, a] * q.X[j0, b] for b in range(q.d)] for a in range(q.d)]
     return np.array(table, dtype=object)
 
 
-def _minus_mean(q: Quantities, i0: int, j0: int) -> Any:
+def _minus_mean(q: Quantities, i0: int, j0: int) -> Lifted:
     """C2: the matrix with entries B2(M, i1, j1), index by index."""
     factor = q.c[i0, j0] * q.F[i0, j0]
     table = []
@@ -53,14 +51,14 @@ def _pairs(q: Quantities) -> list[tuple[int, int]]:
     return [(i, j) for i in range(q.n) for j in range(q.n)]
 
 
-def _total(q: Quantities, term: Any) -> Any:
+def _total(q: Quantities, term: Lifted) -> Lifted:
     total = q.number(np.zeros((q.d, q.d)))
     for i, j in _pairs(q):
         total = total + term(q, i, j)
     return total
 
 
-def _view_1(q: Quantities, core: Any) -> list[Relation]:
+def _view_1(q: Quantities, core: Lifted) -> list[Relation]:
     first = [
         equal(_scaled_outer(q, i, j), (q.W * (q.X[i][:, None] * q.X[j][None, :])) * (q.c[i, j] * q.F[i, j]), "Part 1")
         for i, j in _pairs(q)
@@ -68,7 +66,7 @@ def _view_1(q: Quantities, core: Any) -> list[Relation]:
     return [*first, equal(_total(q, _scaled_outer), q.W * (q.X.T @ core @ q.X), "Part 2")]
 
 
-def _view_2(q: Quantities, core: Any) -> list[Relation]:
+def _view_2(q: Quantities, core: Lifted) -> list[Relation]:
     first = [
         equal(
             _minus_mean(q, i, j),
@@ -80,7 +78,7 @@ def _view_2(q: Quantities, core: Any) -> list[Relation]:
     return [*first, equal(_total(q, _minus_mean), -q.W * (q.X.T @ core @ q.X), "Part 2")]
 
 
-def _differentiated(q: Quantities) -> Any:
+def _differentiated(q: Quantities) -> Lifted:
     """The gradient of L, one automatic derivative of the literal loss per entry of M."""
     slopes = [
         [q.directional(q.unit(i, j), lambda m: m.L_attn + q.lam * (m.M * m.M).sum() / 2) for j in range(q.d)]
@@ -89,7 +87,7 @@ def _differentiated(q: Quantities) -> Any:
     return np.array(slopes)
 
 
-def _closed(q: Quantities, core: Any, lam: Any) -> list[Relation]:
+def _closed(q: Quantities, core: Lifted, lam: Lifted) -> list[Relation]:
     formula = q.W * (q.X.T @ core @ q.X) + q.M * lam
     theirs = gradient(q.case["M"], q.case["X"], q.case["W"], q.case["lam"], q.case["mask"])
     return [equal(_differentiated(q), formula, "derivative of the literal loss"), agree(q, formula, theirs, "library")]

@@ -8,7 +8,7 @@ from numpy.random import Generator
 
 from attnprune_verify.claims.cases.case import Case
 from attnprune_verify.claims.cases.pl_relation import as_printed
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_least, at_most
 from attnprune_verify.claims.cases.supply import Instances
 from attnprune_verify.claims.cases.trajectory import descend, sharp_L, simple_L, step_below
@@ -37,7 +37,7 @@ def _walk_steps(rng: Generator, case: Case) -> dict[str, Any]:
 
 
 def _guaranteed(
-    q: Quantities, eta: Any, points: list[Quantities], mu: Any, xi: Any, eps_factor: float, part: str = ""
+    q: Quantities, eta: Lifted, points: list[Quantities], mu: Lifted, xi: Lifted, eps_factor: float, part: str = ""
 ) -> list[Relation]:
     """min_{t<T} L_attn(M_t)/n^2 + lam^2 ||M_t||^2/(mu n^2) <= (xi + eps)/2, with the eps that T steps reach."""
     eps = q.of(paper.iterations, q.of(rates.start_loss, q.d, q.lam), eta, mu, len(points), q.n)
@@ -82,7 +82,7 @@ def _weak_weights() -> Iterator[Case]:
     yield Case({**values, "T": 1, "stretch": 1.0, "share": 0.95}, "X = I_2, |W| = 1e-5, T = 1")
 
 
-def _at_ones(q: Quantities, lam: Any, mu: Any) -> Any:
+def _at_ones(q: Quantities, lam: Lifted, mu: Lifted) -> Lifted:
     """The left side at M = 1, its attention error included."""
     dense = q.at(q.number(np.ones((q.d, q.d))))
     return dense.L_attn / q.n**2 + q.of(paper.at_ones, q.n, q.d, lam, mu)

@@ -8,7 +8,7 @@ from numpy.random import Generator
 
 from attnprune_verify.claims.cases.case import Case
 from attnprune_verify.claims.cases.lipschitz_pairs import smooth, steepest_rest
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_least, at_most
 from attnprune_verify.claims.cases.supply import Instances
 from attnprune_verify.claims.cases.trajectory import descend, sharp_L
@@ -104,7 +104,7 @@ def _long_step(rng: Generator, case: Case) -> dict[str, Any]:
     }
 
 
-def _off_the_range(q: Quantities) -> Any:
+def _off_the_range(q: Quantities) -> Lifted:
     """A matrix that A maps to 0: u v^T over W, entry by entry, where X u = 0; or the entry where W is 0."""
     u, W = q.case["kernel"], q.case["W"]
     if not u.any():

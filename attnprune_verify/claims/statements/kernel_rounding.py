@@ -3,13 +3,11 @@
 Operations are off by a whole unit u = 1/1024 at most, up or down as `signs` and `turns` have it; 16-bit storing by w.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.random import Generator
 
 from attnprune_verify.claims.cases.case import Case
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_most, equal
 from attnprune_verify.claims.cases.supply import Arrays
 from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Reading, Strength, Unmet, Wrong
@@ -30,7 +28,7 @@ _LARGEST = 4.0
 """Chosen: logits up to this, so that every weight counts."""
 
 
-def _grow(q: Quantities, unit: float, times: int) -> Any:
+def _grow(q: Quantities, unit: float, times: int) -> Lifted:
     """(1 - u)^-k: by what k roundings multiply or divide at most."""
     found = q.number(1.0)
     for _ in range(times):
@@ -56,7 +54,7 @@ _REMAINING = Hypothesis("sum_j p_j e_j < 1")
 _ROUNDED = Arrays({"x": "n", "z": "n"}, make=_signed, rounds=24)
 
 
-def _chained(q: Quantities, terms: Any, signs: Any, unit: float) -> Any:
+def _chained(q: Quantities, terms: Lifted, signs: Lifted, unit: float) -> Lifted:
     """A sum from the left, each addition rounded."""
     total = terms[0]
     for term, sign in zip(terms[1:], signs[1:], strict=True):

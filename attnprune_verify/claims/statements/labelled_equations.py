@@ -17,7 +17,7 @@ from attnprune_verify.claims.cases.lipschitz_pairs import (
     p2_of,
     paper_constant,
 )
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_least, at_most, equal
 from attnprune_verify.claims.cases.supply import Arrays, Instances, Supply
 from attnprune_verify.claims.core import Claim, Kind, Margin, Reading, Strength, Wrong
@@ -29,7 +29,7 @@ _F, _G = "F Lipschitz of Gradient", "G Convergence of Gradient Descent"
 _NODES = 8  # chosen: slopes at both ends and seven points between
 _ROUNDED = 1e-9
 """What float64 may lose of the gradients; a larger difference is decided by balls, in which it is 0."""
-_Lines = Callable[[Quantities, int, int], list[Any]]
+_Lines = Callable[[Quantities, int, int], list[Lifted]]
 
 
 def _equation(
@@ -77,12 +77,12 @@ def _chain(q: Quantities, lines: _Lines) -> list[Relation]:
     return found
 
 
-def _change(q: Quantities, i: int, j: int) -> Any:
+def _change(q: Quantities, i: int, j: int) -> Lifted:
     """W_ij X_{i0,i} X_{*,j} as an (n, n) table, row i0: how the logits move with M_ij."""
     return (q.X[:, i][:, None] * q.X[:, j][None, :]) * q.W[i, j]
 
 
-def _rows(q: Quantities, i: int, j: int, transposed: bool = True) -> list[Any]:
+def _rows(q: Quantities, i: int, j: int, transposed: bool = True) -> list[Lifted]:
     """Derivative of the logits; of (X (M o W)^T X_{i0}); and X d(M o W)^T X_{i0}, all rows i0 at once."""
     unit = q.unit(i, j)
     inner = q.directional(unit, lambda m: (m.M * m.W).T if transposed else m.M * m.W)
@@ -90,21 +90,21 @@ def _rows(q: Quantities, i: int, j: int, transposed: bool = True) -> list[Any]:
     return [q.directional(unit, lambda m: m.logits), whole, (q.X @ inner @ q.X.T).T]
 
 
-def _masked_weight(q: Quantities, i: int, j: int, transposed: bool = True) -> list[Any]:
+def _masked_weight(q: Quantities, i: int, j: int, transposed: bool = True) -> list[Lifted]:
     one = q.directional(q.unit(i, j), lambda m: (m.M * m.W).T)
     return [one, q.unit(j, i) * q.W.T[j, i], (q.unit(j, i) if transposed else q.unit(i, j)) * q.W[i, j]]
 
 
-def _allowed(q: Quantities) -> Any:
+def _allowed(q: Quantities) -> Lifted:
     return q.number(q.allowed.astype(float))
 
 
-def _kept(q: Quantities) -> Any:
+def _kept(q: Quantities) -> Lifted:
     """u(M) o M_c."""
     return q.ut * _allowed(q)
 
 
-def _quotient(q: Quantities, i: int, j: int, sign: int = 1) -> list[Any]:
+def _quotient(q: Quantities, i: int, j: int, sign: int = 1) -> list[Lifted]:
     """The derivative of f(M) and both terms of the product rule."""
     unit, inverse = q.unit(i, j), 1 / q.alphat
     first = q.directional(unit, lambda m: 1 / m.alphat)[:, None] * _kept(q)
@@ -112,7 +112,7 @@ def _quotient(q: Quantities, i: int, j: int, sign: int = 1) -> list[Any]:
     return [q.directional(unit, lambda m: m.F), first + second * sign]
 
 
-def _first_term(q: Quantities, i: int, j: int, power: int = 2) -> list[Any]:
+def _first_term(q: Quantities, i: int, j: int, power: int = 2) -> list[Lifted]:
     change, kept, alpha = _change(q, i, j), _kept(q), q.alphat[:, None]
     slope = q.directional(q.unit(i, j), lambda m: m.alphat)[:, None]
     return [
@@ -124,7 +124,7 @@ def _first_term(q: Quantities, i: int, j: int, power: int = 2) -> list[Any]:
     ]
 
 
-def _second_term(q: Quantities, i: int, j: int, swapped: bool = False) -> list[Any]:
+def _second_term(q: Quantities, i: int, j: int, swapped: bool = False) -> list[Lifted]:
     alpha, unit = q.alphat[:, None], q.unit(i, j)
     change = _change(q, j, i) if swapped else _change(q, i, j)
     return [
@@ -135,7 +135,7 @@ def _second_term(q: Quantities, i: int, j: int, swapped: bool = False) -> list[A
     ]
 
 
-def _entries(q: Quantities, value: Callable[[int, int], Any]) -> Any:
+def _entries(q: Quantities, value: Callable[[int, int], Lifted]) -> Lifted:
     return np.array([[value(a, b) for b in range(q.d)] for a in range(q.d)], dtype=object)
 
 
@@ -157,7 +157,7 @@ def _C2(q: Quantities, sign: int = -1) -> list[Relation]:
     for i, j in ((i, j) for i in range(q.n) for j in range(q.n)):
         factor = q.c[i, j] * q.F[i, j]
 
-        def entry(a: int, b: int, i: int = i, factor: Any = factor) -> Any:
+        def entry(a: int, b: int, i: int = i, factor: Lifted = factor) -> Lifted:
             return -factor * (q.F[i] * _change(q, a, b)[i]).sum()
 
         diagonal = np.diag(q.X[i]) @ q.W @ np.diag(q.X.T @ q.F[i])
@@ -168,10 +168,10 @@ def _C2(q: Quantities, sign: int = -1) -> list[Relation]:
 def _mean_value(q: Quantities, everywhere: bool = False) -> list[Relation]:
     """A cubic f: <grad f(x + t (y - x)), y - x> takes values on both sides of f(y) - f(x), so the mean between."""
 
-    def value(at: Any) -> Any:
+    def value(at: Lifted) -> Lifted:
         return (q.a * at * at * at + q.b * at).sum()
 
-    def slope(t: Any) -> Any:
+    def slope(t: Lifted) -> Lifted:
         at = q.x + (q.y - q.x) * t
         return ((q.a * at * at * 3 + q.b) * (q.y - q.x)).sum()
 
@@ -184,11 +184,11 @@ def _mean_value(q: Quantities, everywhere: bool = False) -> list[Relation]:
     return [at_most(min(slopes), rise, "some t below"), at_least(max(slopes), rise, "some t above")]
 
 
-def _difference(q: Quantities) -> Any:
+def _difference(q: Quantities) -> Lifted:
     return p1_of(q) - p1_of(q.at(q.N))
 
 
-def _spectral(q: Quantities, array: Any) -> Any:
+def _spectral(q: Quantities, array: Lifted) -> Lifted:
     return q.sqrt(extreme_eigenvalues(array.T @ array, q.arithmetic)[1])
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from attnprune_verify.claims.cases.case import Case
 from attnprune_verify.claims.cases.eigenvalues import extreme_eigenvalues
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_least, at_most, less
 from attnprune_verify.claims.cases.supply import Fixed, Instances
 from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
@@ -32,7 +32,7 @@ def _along_ray(q: Quantities, turn: float = 1.0) -> Relation:
 
 
 # Spurious minima: M*, integer X and W; "unit" ones lie inside the open box (0, 1)^{2x2}.
-_SPURIOUS: tuple[tuple[str, Any, Any, Any, Any], ...] = (
+_SPURIOUS: tuple[tuple[str, Lifted, Lifted, Lifted, Lifted], ...] = (
     (
         "n=4",
         [[-2, -1], [1, 3], [-2, -2], [2, 0]],
@@ -111,7 +111,7 @@ def _strict_minimum(q: Quantities, demand: float = 1.0) -> list[Relation]:
     return found
 
 
-def _blur(radius: float) -> Any:
+def _blur(radius: float) -> Lifted:
     from flint import arb
 
     return arb(0, radius)

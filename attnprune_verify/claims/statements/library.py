@@ -1,13 +1,12 @@
 """The numbers that `check` prints, judged: those of `constants` and of the guarantees, on the instances themselves."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from attnprune_verify.claims.cases.case import Case
 from attnprune_verify.claims.cases.eigenvalues import extreme_eigenvalues
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_most
 from attnprune_verify.claims.cases.supply import Instances
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
@@ -23,7 +22,7 @@ _CURVATURE_LIMIT = 4
 _NEARLY = 1.01  # the promise of `certified_constants`: K within 1 %
 
 
-def _instance(q: Quantities, lam: float | None = None, M: Any = None) -> Instance:
+def _instance(q: Quantities, lam: float | None = None, M: Lifted = None) -> Instance:
     case = q.case
     return Instance(case["X"], case["W"], M=M, mask=case["mask"], lam=case["lam"] if lam is None else lam)
 

@@ -1,7 +1,6 @@
 """Lipschitz constants of the paper: they hold, by orders of magnitude."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from attnprune_verify.claims.cases.lipschitz_pairs import (
     sharpest_bend,
     softest,
 )
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_most
 from attnprune_verify.claims.cases.supply import Arrays
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
@@ -34,10 +33,10 @@ _FACTORS = " ||x - y||, L_i = ||f(x)_i - f(y)_i||_F/||x - y||, R_i = max(1, ||f(
 def _mean_value(q: Quantities, factor: float = 1.0) -> Relation:
     """g(X) = A X B + X o X; ||g'||_F is convex along the segment, so its maximum is at an end."""
 
-    def value(at: Any) -> Any:
+    def value(at: Lifted) -> Lifted:
         return q.A @ at @ q.B + at * at
 
-    def jacobian(at: Any) -> Any:
+    def jacobian(at: Lifted) -> Lifted:
         n = len(at)
         table = np.kron(q.A, q.B.T)  # row-major vec
         return q.norm(table + np.diag((at * 2).reshape(n * n)))
@@ -58,7 +57,7 @@ def _product(q: Quantities, constant: Callable[[int], float]) -> Relation:
     return at_most(q.norm(left - right), steepest * bounds * q.number(constant(n)))
 
 
-def _lip_f(q: Quantities) -> Any:
+def _lip_f(q: Quantities) -> Lifted:
     return q.of(paper.lipschitz_attention, q.n, q.d, q.R)
 
 
@@ -77,7 +76,7 @@ def _paper_lemma(
     repaired_by: str | None,
     note: str = "",
     wrong_factor: float = 1e-3,
-    attains: Any = softest,
+    attains: Lifted = softest,
 ) -> Claim:
     return Claim(
         id=id_,

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.random import Generator
 
 from attnprune_verify.claims.cases.case import Case
-from attnprune_verify.claims.cases.quantities import Quantities, variance
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities, variance
 from attnprune_verify.claims.cases.relation import Relation, at_least, at_most
 from attnprune_verify.claims.cases.supply import Instances
 from attnprune_verify.claims.cases.trajectory import moving as moving_by
@@ -21,7 +21,7 @@ _LARGEST_RANGE = 600.0
 """Beyond this range e^r leaves float64; the row then keeps C_+ ||Pi Delta||^2, which is always a bound."""
 
 
-def _rows(q: Quantities) -> list[tuple[Any, ...]]:
+def _rows(q: Quantities) -> list[tuple[Lifted, ...]]:
     """Return, for rows that can move: C_+ ||Pi Delta_i||^2, the range of Delta_i, V_i, t_i, max_j (c_j - <c, s>)_+."""
     delta, found = q.X @ (q.gradient * q.W) @ q.X.T, []
     for i in np.flatnonzero(q.row_sizes >= 2):
@@ -33,7 +33,7 @@ def _rows(q: Quantities) -> list[tuple[Any, ...]]:
     return found
 
 
-def _segment_L(q: Quantities, rows: list[tuple[Any, ...]], eta: Any, growth: bool = True) -> Any:
+def _segment_L(q: Quantities, rows: list[tuple[Lifted, ...]], eta: Lifted, growth: bool = True) -> Lifted:
     """L_seg(eta): the curvature of L on the segment from M to M - eta grad L(M), over ||grad L(M)||^2."""
     half, total = q.number(0.5), q.number(0.0)
     for always, width, spread, top, pull in rows:
@@ -77,7 +77,7 @@ def _segment(q: Quantities, stretch: float = 1.0, growth: bool = True, bend: flo
     return found
 
 
-def _bends(q: Quantities, place: Any, L: Any) -> Relation:
+def _bends(q: Quantities, place: Lifted, L: Lifted) -> Relation:
     """<g, Hess L(M - t g) g> <= L_seg(eta) ||g||^2 for some 0 <= t <= eta."""
     g, size = q.gradient, q.square(q.gradient)
     there = q.at(q.M - g * place)
@@ -97,13 +97,13 @@ def _sleeping_row() -> Iterator[Case]:
     yield Case({"X": X, "W": W, "M": M, "lam": 0.0, "mask": None}, "a saturated row in the way")
 
 
-def _decreases(q: Quantities, eta: Any) -> Relation:
+def _decreases(q: Quantities, eta: Lifted) -> Relation:
     g = q.gradient
     reached = q.at(q.M - g * eta).L
     return at_most(reached + eta * q.square(g) / 2, q.L, "decrease", offset=reached)
 
 
-def _backtracked(q: Quantities, first: Any, alpha: Any, beta: Any) -> Any:
+def _backtracked(q: Quantities, first: Lifted, alpha: Lifted, beta: Lifted) -> Lifted:
     """The first of first, beta first, beta^2 first, ... that decreases L by alpha eta ||g||^2."""
     g, eta = q.gradient, first
     for _ in range(400):
@@ -140,13 +140,13 @@ def _pure_regulariser() -> Iterator[Case]:
     yield Case({**values, "mask": None, "first": 1.0625, "alpha_": 0.5, "beta_": 0.5}, "W = 0, lam = 1")
 
 
-def _bend_along(point: Quantities) -> Any:
+def _bend_along(point: Quantities) -> Lifted:
     """lam ||g||^2 + C_+ ||Pi A g||^2."""
     g = point.gradient
     return point.lam * point.square(g) + upper_constant(point) * point.square(point.PiA @ g.ravel())
 
 
-def _directional(point: Quantities) -> Any:
+def _directional(point: Quantities) -> Lifted:
     """The directional step ||g||^2 / (lam ||g||^2 + C_+ ||Pi A g||^2)."""
     return point.square(point.gradient) / _bend_along(point)
 
@@ -157,7 +157,7 @@ def _stopping(q: Quantities, factor: float = 1.0) -> list[Relation]:
     The case stretches the directional steps, which pay.
     """
     points, stretch = [q.at(q.number(np.ones((q.d, q.d))))], float(q.case.get("stretch", 1.0))
-    sizes, etas, sums, least, pays = list[Any](), list[Any](), list[Any](), list[Any](), True
+    sizes, etas, sums, least, pays = list[Lifted](), list[Lifted](), list[Lifted](), list[Lifted](), True
     for _ in range(int(q.case.get("steps", 4))):
         here = points[-1]
         size = here.square(here.gradient)

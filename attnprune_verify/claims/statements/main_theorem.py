@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from attnprune_verify.claims.cases.case import Case
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_least, at_most, less
 from attnprune_verify.claims.cases.supply import Fixed, Instances
 from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
@@ -41,7 +40,7 @@ def _wide_case() -> Iterator[Case]:
     )
 
 
-def _wide_sides(q: Quantities) -> tuple[Any, Any]:
+def _wide_sides(q: Quantities) -> tuple[Lifted, Lifted]:
     """(the smallest left side over every M, the right side), both times n^2, for the wide case.
 
     X X^T = I, so beta = 1, and X (M o W) X^T = (1/d) X M X^T =: N/d with ||M|| >= ||N||. M = 1 gives N = diag(d, 0).
@@ -54,7 +53,7 @@ def _wide_sides(q: Quantities) -> tuple[Any, Any]:
     d, lam, eps = q.number(q.case["d"]), q.number(q.case["lam"]), q.number(q.case["eps"])
     one = q.number(1)
 
-    def sigma(s: Any) -> Any:
+    def sigma(s: Lifted) -> Lifted:
         return one / (one + q.exp(-s))
 
     delta = one - sigma(one)
@@ -80,7 +79,7 @@ def _growth(q: Quantities, exponent: int) -> Relation:
     """T(2d)/T(d) at fixed n, lam, R, mu, eps, against 2^exponent; d doubles along the case's list."""
     n, lam, R, mu, eps = (q.number(q.case[name]) for name in ("n", "lam", "R", "mu", "eps"))
 
-    def steps(d: int) -> Any:
+    def steps(d: int) -> Lifted:
         eta = 1 / q.of(paper.lipschitz, n, d, R, lam)
         return q.of(paper.iterations, q.of(rates.start_loss, d, lam), eta, mu, eps, n)
 

@@ -10,7 +10,7 @@ from numpy.random import Generator
 from attnprune_verify.algorithms.gap.mask_gap import certified_mask_gap
 from attnprune_verify.claims.cases.case import Case
 from attnprune_verify.claims.cases.divergence import divergence_of
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_most
 from attnprune_verify.claims.cases.supply import Instances
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
@@ -29,7 +29,7 @@ def _drawn(rng: Generator, case: Case) -> dict[str, Any]:
     return {"ones": ones, "N": np.full(shape, ones / case["W"].size) + spread * rng.standard_normal(shape)}
 
 
-def _of_all_masks(q: Quantities) -> Iterator[Any]:
+def _of_all_masks(q: Quantities) -> Iterator[Lifted]:
     """The divergence of every 0/1 mask with that many ones."""
     for places in combinations(range(q.d**2), q.case["ones"]):
         mask = np.zeros(q.d**2)
@@ -37,7 +37,7 @@ def _of_all_masks(q: Quantities) -> Iterator[Any]:
         yield divergence_of(q, q.number(mask.reshape(q.d, q.d)) * q.W)
 
 
-def _threshold(entries: Any, ones: int) -> float:
+def _threshold(entries: Lifted, ones: int) -> float:
     """The `ones`-th smallest entry, in floats: any number gives a bound, this one the best."""
     ordered = np.sort([float(entry) for entry in entries.ravel()])
     return float(ordered[min(max(ones, 1), len(ordered)) - 1])

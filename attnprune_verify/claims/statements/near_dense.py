@@ -9,7 +9,7 @@ from numpy.random import Generator
 from attnprune_verify.claims.cases.batch import more_samples, problem, tokens
 from attnprune_verify.claims.cases.case import Case
 from attnprune_verify.claims.cases.eigenvalues import extreme_eigenvalues
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_least, at_most
 from attnprune_verify.claims.cases.supply import Instances
 from attnprune_verify.claims.cases.trajectory import below_start, descend, lowest_loss, minimiser
@@ -23,7 +23,7 @@ _JUST_BELOW = 1 - 2.0**-40
 """Of the threshold: on it balls cannot tell whether lam is at most the threshold, and would refute nothing."""
 
 
-def _gentle(W: Any) -> Any:
+def _gentle(W: Lifted) -> Lifted:
     return W / max(1.0, float(np.abs(W).max()))
 
 
@@ -63,7 +63,7 @@ def _small_lam(rng: Generator, case: Case) -> dict[str, Any]:
     }
 
 
-def _threshold(q: Quantities, k: int | None = None) -> Any:
+def _threshold(q: Quantities, k: int | None = None) -> Lifted:
     return q.of(rates.linear_rate_threshold, q.d, problem(q).f_min, k or len(tokens(q.case)))
 
 
@@ -105,9 +105,9 @@ def _linear(q: Quantities, rate: int = 1, modulus: float = 1.0, k: int | None = 
         found.append(at_most(point.L - lowest + allowed, left + allowed, f"t = {t}", offset=allowed))
     drawn = [start.at(q.number(q.case[name])) for name in "MN" if name in q.case]
     points = [point for point in drawn if point.L <= allowed]
-    before: list[Any] = []
-    after: list[Any] = []
-    bends: list[Any] = []
+    before: list[Lifted] = []
+    after: list[Lifted] = []
+    bends: list[Lifted] = []
     for point in points if certain else ():
         gap, moved = point.L - lowest, start.at(point.M - point.gradient * eta).L - lowest
         before, after = [*before, gap], [*after, moved]

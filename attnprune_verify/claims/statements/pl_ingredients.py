@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 
 from attnprune_verify.claims.cases.case import Case
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_least, at_most
 from attnprune_verify.claims.cases.supply import Arrays
 from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Reading, Strength, Wrong
@@ -97,7 +96,7 @@ def _hadamard(q: Quantities, low: int = 1, high: int = 1) -> list[Relation]:
     ]
 
 
-def _stochastic(mask: str) -> Any:
+def _stochastic(mask: str) -> Lifted:
     """f a row-stochastic matrix of fractions on a mask, B with zero row sums on the same mask."""
 
     def make(rng: Generator, case: Case) -> Case:
@@ -141,23 +140,23 @@ def _scaled_identity() -> Iterator[Case]:
     yield Case({**values, "level": 2.25, "W": np.ones((2, 2))}, "X X^T = beta I")
 
 
-def _delta(f: Any, allowed: Any = None) -> Any:
+def _delta(f: Lifted, allowed: Lifted = None) -> Lifted:
     return min(f.ravel()) if allowed is None else min(f[allowed])
 
 
-def _correct(f: Any, B: Any) -> Any:
+def _correct(f: Lifted, B: Lifted) -> Lifted:
     """B o f - diag((B o f) 1) f."""
     inner = (B * f).sum(axis=1)
     return B * f - inner[:, None] * f
 
 
-def _row_bound(q: Quantities, delta: Any, factor: Fraction | int = 1) -> list[Relation]:
+def _row_bound(q: Quantities, delta: Lifted, factor: Fraction | int = 1) -> list[Relation]:
     """Squares, row by row: ||(b - <b, f> 1) o f||^2 >= delta^2 ||b||^2."""
     rows = _correct(q.f, q.B)
     return [at_least(q.square(row), delta * delta * q.square(b) * factor) for row, b in zip(rows, q.B, strict=True)]
 
 
-def _matrix_bound(q: Quantities, delta: Any, factor: Fraction | int = 1) -> Relation:
+def _matrix_bound(q: Quantities, delta: Lifted, factor: Fraction | int = 1) -> Relation:
     return at_least(q.square(_correct(q.f, q.B)), delta * delta * q.square(q.B) * factor)
 
 

@@ -8,7 +8,7 @@ from numpy.random import Generator
 
 from attnprune_verify.claims.cases.case import Case
 from attnprune_verify.claims.cases.eigenvalues import extreme_eigenvalues
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_least, at_most
 from attnprune_verify.claims.cases.supply import Instances
 from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Strength, Wrong
@@ -26,7 +26,7 @@ _SECTION = "G Convergence of Gradient Descent"
 _PL = (beta_positive("any"), delta_allowed_positive(), weights_nonzero("any"))
 
 
-def _inner_limit(q: Quantities) -> Any:
+def _inner_limit(q: Quantities) -> Lifted:
     """sum_i W0((m_i - 1)/e)."""
     return -sharp.inner_product_floor(q.row_sizes.tolist(), arithmetic=q.arithmetic)
 
@@ -72,7 +72,7 @@ def _constants(q: Quantities, factor: float = 1.0) -> list[Relation]:
     ]
 
 
-def _across_ones(q: Quantities, tokens: Any) -> Any:
+def _across_ones(q: Quantities, tokens: Lifted) -> Lifted:
     """The least eigenvalue of tokens tokens^T on the vectors orthogonal to 1, for two tokens or more."""
     size = len(tokens)
     centred = tokens - tokens.sum(axis=0)[None, :] / size
@@ -92,7 +92,7 @@ def _centred(q: Quantities, factor: float = 1.0) -> list[Relation]:
     ]
 
 
-def _choosing(q: Quantities) -> tuple[Any, list[Any]]:
+def _choosing(q: Quantities) -> tuple[Lifted, list[Lifted]]:
     """beta_L, the least eigenvalue of X_L X_L^T over the rows L with a choice, and each one's beta_i."""
     chosen = q.X[q.row_sizes >= 2]
     least, _ = extreme_eigenvalues(chosen @ chosen.T, q.arithmetic)

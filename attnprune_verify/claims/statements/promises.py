@@ -8,7 +8,7 @@ from numpy.random import Generator
 
 from attnprune_verify.claims.cases.batch import Batch, more_samples, problem, tokens
 from attnprune_verify.claims.cases.case import Case
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_least, at_most, equal
 from attnprune_verify.claims.cases.supply import Instances
 from attnprune_verify.claims.cases.trajectory import below_start, descend, lowest_loss, minimiser, sharp_L, step_below
@@ -157,7 +157,7 @@ def _modulus(q: Quantities, one: Quantities, other: Quantities, modulus: float) 
     return at_least(bend + shift, q.number(modulus) * q.square(step) + shift, "modulus", offset=shift)
 
 
-def _repaired(q: Quantities, points: list[Quantities], numbers: Any) -> list[Relation]:
+def _repaired(q: Quantities, points: list[Quantities], numbers: Lifted) -> list[Relation]:
     """delta below every F(M_t), and the guarantee with the eps that t steps reach."""
     least = "min_{s<t} [L_attn(M_s)/n^2 + lam^2 ||M_s||^2/(mu n^2)]"
     if numbers is None or not numbers["mu"] > 1e-100 or not numbers["T"] < 1e200:
@@ -240,7 +240,7 @@ def _convex_descent(q: Quantities, rate_factor: float = 1.0) -> list[Relation]:
     return parts
 
 
-def _beyond(K: Any, part: Any, *, arithmetic: Any) -> Any:
+def _beyond(K: Lifted, part: Lifted, *, arithmetic: Lifted) -> Lifted:
     """0.2405 K^2 (1 + part), above C_- K^2 = 0.24041 K^2."""
     return K * K * arithmetic.lift(0.2405) * (1 + part)
 

@@ -5,14 +5,13 @@ import sys
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
-from typing import Any
 
 import numpy as np
 from flint import fmpz_mat
 from numpy.random import Generator
 
 from attnprune_verify.claims.cases.case import Case, from_instance
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_least, at_most, equal, less
 from attnprune_verify.claims.cases.supply import Arrays, Fixed
 from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
@@ -31,7 +30,7 @@ _LONGEST = float(2 * (1 + _SET.momentum))
 """eta lam below which heavy ball shrinks (lam/2) ||M||^2; above it new:heavy_ball_diverges applies."""
 
 
-def _draws(k: int | None = None) -> Iterator[tuple[Any, str]]:
+def _draws(k: int | None = None) -> Iterator[tuple[Lifted, str]]:
     """The recipe of Section 6.1 at its own sizes, with both readings of W_Q and W_K."""
     for shared in (False, True):
         for seed in (0, 2):
@@ -91,13 +90,13 @@ def _steepest_rows() -> tuple[Case, ...]:
     return tuple(cases)
 
 
-def _jacobian(logits: Any) -> Any:
+def _jacobian(logits: Lifted) -> Lifted:
     s = np.exp(logits - logits.max())
     s = s / s.sum()
     return np.diag(s) - np.outer(s, s)
 
 
-def _bend(q: Quantities) -> Any:
+def _bend(q: Quantities) -> Lifted:
     """||d f_i(1 + t V)||^2 / (k ||V||^2) of one row i of one sample among k.
 
     At M = 1 the residual is 0, so V^T (Hess L_attn) V is the sum of the squares of how all rows of all samples move, in
@@ -122,7 +121,7 @@ def _both_positive(q: Quantities, least: float = 0.0) -> Relation:
     return less(q.number(least), q.largest([q.beta, q.delta]))
 
 
-def _rank(X: Any) -> int:
+def _rank(X: Lifted) -> int:
     """The rank of a matrix of doubles, exactly: the entries as integers over a common power of two."""
     entries = [[Fraction(float(entry)) for entry in row] for row in X]
     scale = max(entry.denominator for row in entries for entry in row)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.random import Generator
 
 from attnprune_verify.claims.cases.case import Case
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_least, at_most, equal, less
 from attnprune_verify.claims.cases.supply import Arrays, Fixed, Instances
 from attnprune_verify.claims.cases.trajectory import descend, step_below
@@ -24,7 +24,7 @@ _EPS = 1e-3  # chosen: small, and large beside rounding
 _MOMENTUM = float(synthetic().momentum)
 
 
-def _steps(q: Quantities, lam: Any) -> Any:
+def _steps(q: Quantities, lam: Lifted) -> Lifted:
     """T with L(1) = lam d^2/2, d = n = mu = eps = 1 and eta = 1/(lam + C)."""
     return q.of(paper.iterations, q.of(rates.start_loss, 1, lam), 1 / (lam + q.C), 1, 1, 1)
 
@@ -42,7 +42,7 @@ def _halved(q: Quantities) -> Relation:
     return equal(half, whole / 2)
 
 
-def _xi(q: Quantities, lam: Any) -> Any:
+def _xi(q: Quantities, lam: Lifted) -> Lifted:
     """xi of the theorem at n = 1, with d max|W| ||X||_F^2 / mu = C."""
     return q.of(paper.xi_theorem, 1, q.C, 1, 1, lam, 1)
 
@@ -82,7 +82,7 @@ def _dense_start() -> Iterator[Case]:
     )
 
 
-def _printed_zeros(M: Any, rho: Fraction) -> set[int]:
+def _printed_zeros(M: Lifted, rho: Fraction) -> set[int]:
     """Zeros that M_ij > tau leaves, tau the entry floor(rho d^2) of the ascending order, counted from 0 and from 1."""
     ordered = sorted(M.ravel())
     place = int(rho * len(ordered))

@@ -10,7 +10,7 @@ from numpy.random import Generator
 from attnprune_verify.algorithms.rounding import binary_mask
 from attnprune_verify.claims.cases.agreement import agree
 from attnprune_verify.claims.cases.case import Case
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_most, equal, less
 from attnprune_verify.claims.cases.supply import Arrays, Instances
 from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
@@ -38,7 +38,7 @@ def _nothing_pruned_is_optimal(q: Quantities) -> list[Relation]:
     ]
 
 
-def _entry_sum(q: Quantities) -> Any:
+def _entry_sum(q: Quantities) -> Lifted:
     total = q.number(0.0)
     for i in range(q.n):
         for j in range(q.n):
@@ -50,7 +50,7 @@ def _with_rho(rng: Generator, case: Case) -> Case:
     return case.but(rho=float(rng.choice([0.0, 0.25, 0.5, 0.7, 1.0])))
 
 
-def _feasible(q: Quantities, count: Any) -> list[Relation]:
+def _feasible(q: Quantities, count: Lifted) -> list[Relation]:
     """The rounded mask is a feasible 0/1 mask, and no feasible mask has fewer entries kept."""
     rounded = binary_mask(q.case["M"], float(q.case["rho"]))
     d = len(rounded)
@@ -72,7 +72,7 @@ def _factors(rng: Generator, case: Case) -> dict[str, Any]:
     return {name: np.round(rng.uniform(-1, 1, (d, m)), 3) for name in ("W_Q", "W_K", "M_Q", "M_K")}
 
 
-def _factored(q: Quantities, regulariser: Any) -> Relation:
+def _factored(q: Quantities, regulariser: Lifted) -> Relation:
     """1/2 ||D^{-1} A - D~^{-1} A~||^2 + regulariser, written out, against the model's."""
     fused = (q.M_Q * q.W_Q) @ (q.M_K * q.W_K).T
     weights = q.exp(q.X @ fused @ q.X.T) * q.number(q.allowed.astype(float))
@@ -85,11 +85,11 @@ def _factored(q: Quantities, regulariser: Any) -> Relation:
     return agree(q, np.array([ours]), [found])
 
 
-def _with_lam(q: Quantities) -> Any:
+def _with_lam(q: Quantities) -> Lifted:
     return q.lam * (q.square(q.M_Q) + q.square(q.M_K)) / 2
 
 
-def _printed(q: Quantities) -> Any:
+def _printed(q: Quantities) -> Lifted:
     return (q.square(q.M_Q) + q.square(q.M_K)) / 2
 
 

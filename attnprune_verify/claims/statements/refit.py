@@ -8,7 +8,7 @@ from numpy.random import Generator
 from attnprune_verify.algorithms.gap.refit import certified_refit
 from attnprune_verify.claims.cases.case import Case
 from attnprune_verify.claims.cases.divergence import divergence_of
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_most
 from attnprune_verify.claims.cases.supply import Instances
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
@@ -52,7 +52,7 @@ def _curvature(q: Quantities) -> tuple[float, float]:
     return float(values[0] * (1 - 1e-9) - 1e-12 * values.sum()), float(values[-1])
 
 
-def _reach(q: Quantities) -> Any:
+def _reach(q: Quantities) -> Lifted:
     """kappa = max ||x_i|| ||x_j - x_k||, over the rows and their allowed positions."""
     apart = [
         q.sqrt(q.square(q.X[i]) * q.square(q.X[j] - q.X[k]))
@@ -82,7 +82,7 @@ def _gain(q: Quantities, part: float = 1.0, steepest: bool = False) -> list[Rela
     ]
 
 
-def _attention(q: Quantities, V: Any) -> Any:
+def _attention(q: Quantities, V: Lifted) -> Lifted:
     """softmax(X V X^T) over the allowed positions, 0 elsewhere."""
     found = q.number(np.zeros((q.n, q.n)))
     for i, row in enumerate(q.X @ V @ q.X.T):

@@ -8,7 +8,7 @@ from numpy.random import Generator
 
 from attnprune_verify.claims.cases.case import Case
 from attnprune_verify.claims.cases.eigenvalues import extreme_eigenvalues
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_most
 from attnprune_verify.claims.cases.supply import Instances, read_mask
 from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Strength, Wrong
@@ -19,7 +19,7 @@ _ROUNDING = 1e-9
 """Of K: a kappa_T that is 0 comes out as a rounding error."""
 
 
-def _row_constants(q: Quantities) -> list[tuple[int, Any, Any]]:
+def _row_constants(q: Quantities) -> list[tuple[int, Lifted, Lifted]]:
     """Return for each row with a choice its number, C_i^+ and C_i^-."""
     found, zero = [], q.number(0.0)
     for i in np.flatnonzero(q.row_sizes >= 2):

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.random import Generator
 
 from attnprune_verify.claims.cases.case import Case
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_most
 from attnprune_verify.claims.cases.supply import Arrays, Instances, Supply
 from attnprune_verify.claims.cases.trajectory import upper_constant
@@ -26,7 +26,7 @@ def _row_moves(q: Quantities, half: float = 0.5) -> Relation:
     return at_most(q.norm(q.softmax(q.s) - q.softmax(q.s + q.v)), q.norm(q.v) * q.number(half))
 
 
-def _row_of_p(q: Quantities, logits: Any) -> Any:
+def _row_of_p(q: Quantities, logits: Lifted) -> Lifted:
     s, f = q.softmax(logits), q.softmax(q.t)
     c = s - f
     return c * s - s * (c * s).sum()
@@ -48,7 +48,7 @@ def _pair(rng: Generator, case: Case) -> dict[str, Any]:
     return {"N": case["M"] + float(rng.choice([1e-3, 1.0])) * rng.standard_normal(case["M"].shape)}
 
 
-def _p_moves(q: Quantities, constant: Any) -> Relation:
+def _p_moves(q: Quantities, constant: Lifted) -> Relation:
     return at_most(q.norm(q.p - q.at(q.N).p), q.K * q.norm(q.M - q.N) * constant)
 
 

@@ -9,7 +9,7 @@ from numpy.random import Generator
 from attnprune_verify.claims.cases.case import Case
 from attnprune_verify.claims.cases.eigenvalues import extreme_eigenvalues
 from attnprune_verify.claims.cases.lipschitz_pairs import one_feature, second_mask
-from attnprune_verify.claims.cases.quantities import Quantities, variance
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities, variance
 from attnprune_verify.claims.cases.relation import Relation, at_least, at_most
 from attnprune_verify.claims.cases.supply import Arrays, Instances
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
@@ -28,7 +28,7 @@ def _row_moves(q: Quantities, weights: float = 1.0, jacobian: float = 1.0) -> li
     step = q.X @ ((q.N - q.M) * q.W) @ q.X.T
     found = []
     ranges = q.number(np.zeros(q.n))
-    forms: dict[str, list[Any]] = {name: [] for name in (*_FORMS, "Var_s(v)", "Var_s'(v)", "r_v")}
+    forms: dict[str, list[Lifted]] = {name: [] for name in (*_FORMS, "Var_s(v)", "Var_s'(v)", "r_v")}
     for i in np.flatnonzero(q.row_sizes >= 2):
         S = q.allowed[i]
         before, after, u = q.F[i, S], moved.F[i, S], step[i, S]
@@ -57,7 +57,7 @@ def _row_moves(q: Quantities, weights: float = 1.0, jacobian: float = 1.0) -> li
 _FORMS = "lambda_min(J(s) - e^{-r} J(s'))", "lambda_min(J(s') - e^{-r} J(s))"
 
 
-def _as_forms(q: Quantities, one: Any, other: Any, shrink: Any, part: str) -> Relation:
+def _as_forms(q: Quantities, one: Lifted, other: Lifted, shrink: Lifted, part: str) -> Relation:
     """J(one) - e^-r J(other) + 11^T has no eigenvalue below 0; 1 is added to both sides, for the rounding."""
     gap = np.diag(one - shrink * other) - np.outer(one, one) + shrink * np.outer(other, other)
     least, _ = extreme_eigenvalues(gap + q.number(np.ones(gap.shape)), q.arithmetic)
@@ -90,7 +90,7 @@ def _one_row_of_two() -> Iterator[Case]:
     yield Case({"s": np.array([1.0, 0.0])}, "two tokens")
 
 
-def _derivatives(q: Quantities) -> tuple[Any, Any, Any, Any]:
+def _derivatives(q: Quantities) -> tuple[Lifted, Lifted, Lifted, Lifted]:
     """softmax(s + t v) and its first three derivatives at t = 0, from the cumulants of v."""
     s = q.softmax(q.s)
     e = q.v - (s * q.v).sum()

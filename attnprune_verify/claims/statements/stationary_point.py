@@ -6,7 +6,7 @@ import numpy as np
 from numpy.random import Generator
 
 from attnprune_verify.claims.cases.case import Case
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_least, at_most
 from attnprune_verify.claims.cases.supply import Instances
 from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Strength, Unmet, Wrong
@@ -30,7 +30,7 @@ def _extra(rng: Generator, case: Case) -> dict[str, Any]:
     }
 
 
-def _found(q: Quantities, near: Any = None) -> StationaryPoint | None:
+def _found(q: Quantities, near: Lifted = None) -> StationaryPoint | None:
     case = q.case
     instance = Instance(case["X"], case["W"], mask=case["mask"], lam=case["lam"])
     try:
@@ -40,7 +40,7 @@ def _found(q: Quantities, near: Any = None) -> StationaryPoint | None:
     return found if found.certified else None
 
 
-def _moved(q: Quantities, found: StationaryPoint, weights: Any, length: float) -> Any:
+def _moved(q: Quantities, found: StationaryPoint, weights: Lifted, length: float) -> Lifted:
     """The centre moved by `length` along (Pi A)^* of some weights, which lies in the range."""
     along = (q.PiA.T @ weights).reshape(q.d, q.d)
     return q.number(found.M) + along / q.norm(along) * q.number(length * (1 - 1e-9))

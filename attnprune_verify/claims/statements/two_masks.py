@@ -9,7 +9,7 @@ from numpy.random import Generator
 from attnprune_verify.claims.cases.case import Case
 from attnprune_verify.claims.cases.eigenvalues import extreme_eigenvalues
 from attnprune_verify.claims.cases.pair import Pair, norm_of_pair
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_least, at_most, equal
 from attnprune_verify.claims.cases.supply import Arrays, read_mask
 from attnprune_verify.claims.cases.trajectory import moving
@@ -90,7 +90,7 @@ def _one_or_two_heads() -> Iterator[Case]:
     yield from _second_head()
 
 
-def _joined(q: Quantities, Q: Any, K: Any) -> Any:
+def _joined(q: Quantities, Q: Lifted, K: Lifted) -> Lifted:
     return q.square(Q) + q.square(K)
 
 
@@ -115,8 +115,8 @@ def _descends(q: Quantities, loss: float = 1.0, sooner: float = 1.0, alone: bool
     Q, K = (q.number(np.ones(np.shape(q.case[name]))) for name in ("M_Q", "M_K"))
     limit = q.of(pair.start_loss, N, q.lam)
     parts: list[Relation] = _from_below(q, two, eta, limit)
-    gradients: list[Any] = []
-    losses: list[Any] = []
+    gradients: list[Lifted] = []
+    losses: list[Lifted] = []
     for t in range(_STEPS + 1):
         at = two.at(Q, K)
         value = two.square(at.c) / 2 + q.lam * _joined(q, Q, K) / 2
@@ -134,7 +134,7 @@ def _descends(q: Quantities, loss: float = 1.0, sooner: float = 1.0, alone: bool
     return parts
 
 
-def _from_below(q: Quantities, two: Pair, eta: Any, limit: Any) -> list[Relation]:
+def _from_below(q: Quantities, two: Pair, eta: Lifted, limit: Lifted) -> list[Relation]:
     """From any masks with L at most lam N/2, a step does not raise L: so none of a descent from ones does."""
     size = float(np.hypot(np.linalg.norm(q.case["M_Q"]), np.linalg.norm(q.case["M_K"])))
     inside = q.number(float(q.case["share"]) * two.entries**0.5 / max(size, 1e-300))
@@ -220,7 +220,7 @@ def _two_tokens() -> Iterator[Case]:
     yield Case({**values, **more}, "X = I, two heads")
 
 
-def _claim(id_: str, title: str, formula: str, margin: Any, wrong: tuple[Wrong, ...], **more: Any) -> Claim:
+def _claim(id_: str, title: str, formula: str, margin: Lifted, wrong: tuple[Wrong, ...], **more: Lifted) -> Claim:
     return Claim(
         id=id_,
         kind=Kind.THEOREM,
