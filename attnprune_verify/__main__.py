@@ -5,8 +5,6 @@ An interrupt during the imports therefore ends the program like a later one: qui
 
 import sys
 
-__all__ = ["main"]
-
 _INTERRUPTED = 130  # 128 + SIGINT; nothing may be imported yet
 
 

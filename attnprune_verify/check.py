@@ -24,8 +24,6 @@ from attnprune_verify.theory.of_problem import theory_of
 from attnprune_verify.theory.theorem import TheoremVerdict
 from attnprune_verify.values import as_count, as_positive, as_ratio
 
-__all__ = ["SCHEMA", "CheckResult", "instance_of_model", "run_check"]
-
 SCHEMA = "attnprune-verify/check/1"
 Outcome = Literal["passed", "failed", "incomplete"]
 _SEVERITY = {"passed": 0, "inconclusive": 1, "failed": 2}

@@ -1,7 +1,5 @@
 """The exceptions of the package."""
 
-__all__ = ["InvalidInput", "InvalidInstance"]
-
 
 class InvalidInput(ValueError):
     """An argument, a file or a folder breaks a rule.

@@ -6,8 +6,6 @@ from types import ModuleType
 
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["MODULES", "MissingExtra", "has", "lacking", "need"]
-
 MODULES = {
     "plot": ("matplotlib",),
     "torch": ("torch",),

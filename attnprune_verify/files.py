@@ -20,11 +20,6 @@ try:
 except ImportError:  # not on this system: nothing keeps two processes apart there
     fcntl = None  # type: ignore[assignment]  # Windows has none
 
-__all__ = [
-    "LARGEST", "PART", "alone", "dumps", "lines", "parse", "plain", "printable", "read_lines", "read_regular", "table",
-    "whole_file", "write_whole",
-]  # fmt: skip
-
 LARGEST = 64 * 2**20  # bytes of a file that is read at once, chosen: ten times the largest text or JSON in use
 PART = re.compile(r"\.attnprune-[0-9a-f]{16}\.part")
 """Names of files that are being written, or that a killed process was writing."""

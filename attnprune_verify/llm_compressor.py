@@ -21,8 +21,6 @@ import torch  # isort: skip
 from llmcompressor.modifiers import Modifier  # isort: skip
 from pydantic import PrivateAttr  # isort: skip
 
-__all__ = ["AttnPruneModifier"]
-
 
 class AttnPruneModifier(Modifier):  # type: ignore[misc]  # its base has no types
     """Prune every linear map by `attnprune_verify.torch.prune_`.

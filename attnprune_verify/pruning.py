@@ -21,8 +21,6 @@ from attnprune_verify.whole_model import folder as in_numpy
 from attnprune_verify.whole_model.plan import DENSE, Plan
 from attnprune_verify.whole_model.request import Job, Paths
 
-__all__ = ["evaluated", "prune_model"]
-
 Logits: TypeAlias = Callable[[NDArray[np.int64]], Array]
 DEVICES = ("auto", "numpy", "cpu", "cuda")
 _TORCH_METRICS = (None, "attention", "output-only", "loss", "kfac")

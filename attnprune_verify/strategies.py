@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from attnprune_verify.instance.families import FAMILIES
 from attnprune_verify.instance.problem import Instance
 
-__all__ = ["attention_masks", "family_instances", "instances", "matrices"]
-
 
 @st.composite
 def matrices(draw: st.DrawFn, rows: int, columns: int, scale: float = 1.0) -> NDArray[np.float64]:

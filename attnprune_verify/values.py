@@ -11,11 +11,6 @@ import numpy as np
 
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = [
-    "as_choice", "as_count", "as_lam", "as_momentum", "as_nonnegative", "as_number", "as_positive", "as_ratio",
-    "as_shaped", "nearest",
-]  # fmt: skip
-
 _T = TypeVar("_T")
 _KINDS = {dict: "an object", list: "a list", str: "text"}
 

@@ -9,8 +9,6 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array, as_reals, check_shapes
 from attnprune_verify.values import as_count
 
-__all__ = ["check_groups", "linear_layer", "pruned_count", "refuse_powers"]
-
 _LINEAR = {"weight": ("out", "in"), "X": ("tokens", "in")}
 
 

@@ -10,8 +10,6 @@ from attnprune_verify.algorithms.descent import prune_mask_gd
 from attnprune_verify.algorithms.rounding import flipped_entries
 from attnprune_verify.instance.validate import Array, as_real
 
-__all__ = ["Chaos", "chaos"]
-
 
 @dataclass(frozen=True)
 class Chaos:

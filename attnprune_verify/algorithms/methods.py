@@ -19,8 +19,6 @@ from attnprune_verify.algorithms.matrix.prior import ALPS, LADMM, Surgeon, prune
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import as_choice, nearest
 
-__all__ = ["LAYER_METHODS", "MATRIX_METHODS", "METHODS", "PATTERN_METHODS", "layer_options", "matrix_options"]
-
 Options: TypeAlias = Any
 """An instance of the method's dataclass."""
 

@@ -21,8 +21,6 @@ from typing import Literal
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import as_choice
 
-__all__ = ["READINGS", "MomentumForm", "DescentReading", "as_reading"]
-
 MomentumForm = Literal["heavy-ball", "ema", "nesterov"]
 StepRule = Literal["directional", "sharp", "0.1/lam", "0.1/(n lam)"]
 

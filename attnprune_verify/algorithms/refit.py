@@ -17,8 +17,6 @@ from attnprune_verify.instance.validate import Array, as_reals, check_shapes
 from attnprune_verify.model.layer_functions import factored_gradient, factored_loss
 from attnprune_verify.values import as_count, as_number, as_positive
 
-__all__ = ["RefitPair", "refit_pair"]
-
 _FORMS = {"X": ("n", "d"), "W_Q": ("d", "m"), "W_K": ("d", "m"), "kept_Q": ("d", "m"), "kept_K": ("d", "m")}
 _FORGET_MEAN, _FORGET_SQUARE = 0.9, 0.99  # Adam's two averages
 _LOOK_EVERY = 5  # steps between looks at the validation samples

@@ -11,8 +11,6 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array, as_real
 from attnprune_verify.values import as_choice, as_ratio
 
-__all__ = ["ThresholdReading", "binary_mask", "flipped_entries", "threshold_mask"]
-
 ThresholdReading = Literal["ascending-0", "ascending-1", "descending-0", "descending-1"]
 
 

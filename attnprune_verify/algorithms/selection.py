@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from attnprune_verify.algorithms.arrays import AnyArray, is_numpy_array, xp_of, zeros_like
 from attnprune_verify.instance.validate import Array
 
-__all__ = ["FEW", "smallest", "smallest_of", "undecided"]
-
 FEW = 8  # up to here comparing all pairs is faster than sorting
 _MANY = 2**20  # from here on a sample finds the threshold's neighbourhood faster than a partition of everything
 _SAMPLE = 2**14  # drawn at even distances: its quantiles err by about half a hundredth of the ranks

@@ -14,8 +14,6 @@ from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.objective import Objective
 from attnprune_verify.model.softmax import product, quiet
 
-__all__ = ["LARGEST_CURVATURE", "logit_motion", "safe_step", "sharp_step", "smoothness"]
-
 LARGEST_CURVATURE = (39 + 55 * math.sqrt(33)) / 1152
 """C_+ = 0.3081...: sup over rows of the largest Hessian eigenvalue of 1/2 ||softmax(s) - f||^2; it is approached."""
 

@@ -8,8 +8,6 @@ import numpy as np
 from attnprune_verify.algorithms.readings import DescentReading, MomentumForm
 from attnprune_verify.instance.validate import Array
 
-__all__ = ["Descent", "Settings", "Trace"]
-
 
 @dataclass(frozen=True)
 class Trace:

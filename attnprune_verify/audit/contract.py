@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-__all__ = ["Binding", "FUNCTIONS", "NotTaken", "Parameter", "RULES", "Signature", "argument_of", "bound", "is_kernel"]
-
 
 @dataclass(frozen=True)
 class Parameter:

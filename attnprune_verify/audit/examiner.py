@@ -20,8 +20,6 @@ from attnprune_verify.audit.subject.target import fingerprint, source_file, targ
 from attnprune_verify.audit.waivers import Waiver, waiver_for
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["Examiner"]
-
 _OURS, _LOOKED = "attnprune-verify itself failed, not the target,", "while it looked for the mistake"
 
 

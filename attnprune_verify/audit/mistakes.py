@@ -5,8 +5,6 @@
 
 from typing import NamedTuple
 
-__all__ = ["MISTAKES", "SENTENCES", "SUBJECTS", "KnownMistake", "explained"]
-
 SUBJECTS = {"f": "functions", "l": "layers", "b": "baselines", "k": "kernels"}
 
 

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import nearest
 
-__all__ = ["NOT_SAID", "BrokeOff", "Call", "Check", "Coverage", "Diagnosis", "Finding", "Record", "Status", "chosen"]
-
 Status = Literal["passed", "failed", "inconclusive", "not_applicable", "could_not_run", "could_not_judge", "waived"]
 
 

@@ -12,8 +12,6 @@ from attnprune_verify.audit.subject.functions import printable
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import nearest
 
-__all__ = ["SCHEMA", "AuditResult", "Outcome", "outcome_of", "run_checks"]
-
 SCHEMA = "attnprune-verify/audit/1"
 Outcome = Literal["passed", "failed", "incomplete"]
 

@@ -29,8 +29,6 @@ from attnprune_verify.audit.record import Record
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.files import read_regular
 
-__all__ = ["Waiver", "load_waivers", "waiver_for", "waivers_toml"]
-
 Kind = Literal["waive", "skip", "xfail"]
 _KINDS = ("waive", "skip", "xfail")
 _LONGEST = 200  # chosen: letters of a reason that a line of the file holds

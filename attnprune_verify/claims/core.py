@@ -16,22 +16,6 @@ from attnprune_verify.claims.cases.relation import Relation, kind_of, scaled
 from attnprune_verify.claims.cases.supply import Supply
 from attnprune_verify.claims.excerpts import quotation
 
-__all__ = [
-    "Claim",
-    "Hypothesis",
-    "Kind",
-    "Margin",
-    "Proof",
-    "Reading",
-    "Strength",
-    "Unmet",
-    "Verdict",
-    "Wrong",
-    "mutant",
-    "neighbour",
-    "relations",
-]
-
 
 class Kind(Enum):
     """The environment a statement stands in."""

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 from attnprune_verify.claims.core import Claim, Proof, Strength, Verdict
 from attnprune_verify.claims.judging.judge import Judgement
 
-__all__ = ["EXISTENTIAL", "GRADES", "Evidence", "index", "weigh"]
-
 GRADES = ("formal", "certified", "exact", "measured")
 
 _FALSE = (Verdict.REFUTED, Verdict.MISSTATED, Verdict.ILL_POSED)

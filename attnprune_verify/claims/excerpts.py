@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["Quotation", "excerpt", "quotation"]
-
 
 def excerpt(id_: str) -> str:
     """The lines, one below the other.

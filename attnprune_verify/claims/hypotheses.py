@@ -13,26 +13,6 @@ from attnprune_verify.instance.families import benign, block_mask, orthonormal_c
 from attnprune_verify.theory.formulas import conditions
 from attnprune_verify.theory.formulas.formula import FORMULAS
 
-__all__ = [
-    "ANY_MASK",
-    "CAUSAL",
-    "FULL",
-    "LITERAL",
-    "beta_positive",
-    "delta_allowed_positive",
-    "delta_positive",
-    "few_entries",
-    "lam_in_unit_interval",
-    "lam_positive",
-    "mask_in_box",
-    "mask_norm",
-    "moving",
-    "never",
-    "several_tokens",
-    "some_choice",
-    "weights_nonzero",
-]
-
 FULL = Reading("full", "no attention mask: every position is allowed", "full")
 CAUSAL = Reading("causal", "the causal attention mask of def:mask, two tokens or more", "causal")
 ANY_MASK = Reading("any", "any attention mask without an empty row", "any")

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 from attnprune_verify.claims.core import Claim
 
-__all__ = ["PRIOR", "Prior", "STATUS", "known_or_new", "prior_of"]
-
 STATUS = ("known", "instance of known", "not found", "not searched")
 
 

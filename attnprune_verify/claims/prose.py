@@ -7,8 +7,6 @@ from attnprune_verify.claims.cases.supply import Fixed, Supply
 from attnprune_verify.claims.core import Claim, Kind, Margin, Strength, Wrong
 from attnprune_verify.claims.hypotheses import LITERAL
 
-__all__ = ["one_case", "sentence"]
-
 
 def sentence(
     id_: str, title: str, formula: str, margin: Margin, supply: Supply, wrong: tuple[Wrong, ...], **more: Any

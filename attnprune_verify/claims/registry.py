@@ -9,8 +9,6 @@ from importlib import import_module
 from attnprune_verify.claims.core import Claim
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["LABELS", "PAPER_ORDER", "check", "claims", "find", "named", "with_ancestors"]
-
 _MODULES = (
     "attention_matrix",
     "pruning_problem",

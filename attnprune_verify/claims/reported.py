@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from attnprune_verify.claims.excerpts import excerpt
 
-__all__ = ["Perplexity", "Real", "Synthetic", "perplexity", "real", "synthetic"]
-
 
 class Synthetic(NamedTuple):
     """Section 6.1."""

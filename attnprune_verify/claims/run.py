@@ -26,8 +26,6 @@ from attnprune_verify.claims.judging.trial import Trial, certain
 from attnprune_verify.claims.prior import prior_of
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["ClaimRecord", "ClaimsResult", "rerun", "run_claims", "run_own_claims", "snippet", "witness"]
-
 _FALLEN = (Verdict.REFUTED, Verdict.MISSTATED, Verdict.ILL_POSED, Verdict.VACUOUS)
 """Verdicts that a statement of ours must not get."""
 _SMALL_ENOUGH = 400

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from attnprune_verify.audit.result import AuditResult
 
-__all__ = ["command", "report_of"]
-
 _OF_A_RUN = {"form", "dtype", "adapter", "deviations", "waive_current", "names", "quick", *OPTIONS}
 """Options that mean nothing where nothing is audited."""
 

@@ -8,8 +8,6 @@ import click
 from attnprune_verify.cli.terminal.output import deliver, output_file
 from attnprune_verify.cli.terms import ready, terms_options
 
-__all__ = ["command"]
-
 
 @click.command(name="audit-kernel")
 @click.argument("target")

@@ -11,8 +11,6 @@ import click
 from attnprune_verify.cli.terminal.exclusive_options import refuse_beside
 from attnprune_verify.cli.terminal.output import EXIT, deliver
 
-__all__ = ["command"]
-
 _EVERY = 15.0
 """Chosen: seconds between two lines of progress where there is no bar."""
 

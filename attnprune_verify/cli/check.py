@@ -14,8 +14,6 @@ from attnprune_verify.cli.terminal.progress import stages
 if TYPE_CHECKING:
     from attnprune_verify.instance.problem import Instance, LayerInstance
 
-__all__ = ["command"]
-
 
 @click.command(name="check", epilog="Example: attnprune-verify check mine.npz --format json --strict")
 @click.argument("instance", required=False, type=click.Path())

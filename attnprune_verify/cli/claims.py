@@ -4,8 +4,6 @@ import click
 
 from attnprune_verify.cli.terminal.output import EXIT, deliver, output_file
 
-__all__ = ["command"]
-
 _VERDICTS = ("holds", "refuted", "misstated", "ill-posed", "not-reproduced", "vacuous", "open")
 
 

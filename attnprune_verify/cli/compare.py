@@ -7,8 +7,6 @@ import click
 
 from attnprune_verify.files import printable
 
-__all__ = ["command"]
-
 _SAME, _DIFFERENT = 0, 1
 _WIDTH = 44  # chosen: two columns on a terminal of 100
 

@@ -4,8 +4,6 @@ import click
 
 from attnprune_verify.extras import lacking
 
-__all__ = ["as_processes"]
-
 
 def as_processes(jobs: int | None) -> int:
     """Return the number of --jobs; by default one per core. Without the extra `parallel`: 1, and a note on stderr."""

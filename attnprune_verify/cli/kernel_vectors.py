@@ -6,8 +6,6 @@ import click
 
 from attnprune_verify.cli.terminal.output import EXIT, deliver
 
-__all__ = ["command"]
-
 _SHOWN = 8  # wrong or missing answers that a text lists; chosen: what a screen holds
 
 

@@ -19,8 +19,6 @@ from attnprune_verify.cli.terminal.output import reader_left
 from attnprune_verify.errors import InvalidInput
 from attnprune_verify.files import printable
 
-__all__ = ["main"]
-
 _COMMANDS = {
     "audit-kernel": "Audit an attention kernel, forward and backward.",
     "kernel-vectors": "Write test vectors of attention for any language.",

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from attnprune_verify.instance.problem import Instance
 
-__all__ = ["command"]
-
 _FORMATS = (".png", ".svg", ".pdf")
 _DESCENT = {"lam", "rho", "readings", "steps"}
 _OF_AN_INSTANCE = {"heatmaps": _DESCENT, "taylor": {"lam"}, "descent": _DESCENT, "constants": {"lam"}, "gap": {"lam"}}

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from attnprune_verify.algorithms.trace import Descent
     from attnprune_verify.instance.problem import Instance
 
-__all__ = ["command"]
-
 _DIVERGED = 1
 
 

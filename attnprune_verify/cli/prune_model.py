@@ -9,8 +9,6 @@ import click
 from attnprune_verify.cli.terminal.lazy import NamingMethods
 from attnprune_verify.cli.terminal.number import NUMBER
 
-__all__ = ["command"]
-
 
 def _blocks(_: click.Context, __: click.Parameter, given: str | None) -> tuple[int, ...]:
     """The blocks of "I,J,..."."""

@@ -9,8 +9,6 @@ import click
 from attnprune_verify.cli.terminal.output import EXIT, deliver
 from attnprune_verify.errors import InvalidInput
 
-__all__ = ["command"]
-
 
 @click.command(name="show", epilog="Example: attnprune-verify show lem:PL_ineq --reading full --all")
 @click.argument("ids", nargs=-1, metavar="[ID]...")

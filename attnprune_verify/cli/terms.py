@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from attnprune_verify.audit.result import AuditResult
 
-__all__ = ["OPTIONS", "ready", "terms_options"]
-
 
 class _Seed(click.ParamType):  # type: ignore[type-arg]  # generic in some releases only
     name = "N|random"

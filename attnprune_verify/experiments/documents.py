@@ -12,8 +12,6 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.files import read_regular
 from attnprune_verify.pretrained.texts import encode, special_tokens
 
-__all__ = ["default_texts", "draw_sequences", "read_documents"]
-
 _TEXTS = Path(__file__).parent / "texts"
 _LARGEST = 16 * 2**20  # bytes of one document
 

@@ -13,8 +13,6 @@ from attnprune_verify.state.outputs import write_output
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["save", "save_as"]
-
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Write ``name.png`` and ``name.svg``."""

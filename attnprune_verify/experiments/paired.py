@@ -14,20 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr
 
-__all__ = [
-    "LEVEL",
-    "RULE",
-    "UNTESTED",
-    "Doubts",
-    "Truth",
-    "all_of",
-    "any_of",
-    "holm",
-    "is_below",
-    "negated",
-    "verdicts",
-]
-
 Truth = bool | None
 """True, False, or None where the seeds leave it open."""
 

@@ -12,8 +12,6 @@ from attnprune_verify.state.digests import of_document, versions
 from attnprune_verify.state.journal import Journal
 from attnprune_verify.state.processes import unordered
 
-__all__ = ["Progress", "Row", "can_run_in_parallel", "complete", "computing"]
-
 Row = dict[str, Any]
 """One row of a table of measurements, or the result of a run: values by name."""
 

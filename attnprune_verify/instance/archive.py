@@ -15,8 +15,6 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.memory import require_memory
 from attnprune_verify.values import nearest
 
-__all__ = ["read_arrays"]
-
 _LARGEST_FILE = 4 * 2**30  # bytes of all arrays together
 _LARGEST_UNSUSPICIOUS = 64 * 2**20  # above this, a compression ratio beyond _LARGEST_RATIO is a zip bomb
 _LARGEST_RATIO = 200

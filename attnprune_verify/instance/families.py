@@ -14,22 +14,6 @@ from numpy.typing import NDArray
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.problem import Instance
 
-__all__ = [
-    "FAMILIES",
-    "banded_mask",
-    "benign",
-    "block_mask",
-    "more_tokens_than_features",
-    "near_singular",
-    "one_feature",
-    "one_token",
-    "orthonormal_constant",
-    "paper_synthetic",
-    "repeated_tokens",
-    "saturated",
-    "zero_weights",
-]
-
 Matrix = NDArray[np.float64]
 
 

@@ -5,8 +5,6 @@ from typing import Any, NoReturn, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Frozen", "frozen"]
-
 _T = TypeVar("_T", bound=np.generic)
 
 

@@ -16,8 +16,6 @@ from attnprune_verify.instance.scores import Alibi, ScoreModifier, Softcap
 from attnprune_verify.instance.validate import Array, as_reals, check_shapes
 from attnprune_verify.values import as_count, as_positive
 
-__all__ = ["AttentionLayer", "as_layer"]
-
 _FORMS = {
     "W_Q": ("d", "heads*m"),
     "W_K": ("d", "kv_heads*m"),

@@ -23,8 +23,6 @@ from attnprune_verify.instance.frozen import Frozen
 from attnprune_verify.instance.validate import Array, as_real
 from attnprune_verify.values import as_count
 
-__all__ = ["Causal", "Full", "Given", "Mask", "MaskLike", "RowBlock", "Span", "Window", "as_mask"]
-
 Flags: TypeAlias = NDArray[np.bool_]
 
 _TALLEST = 256  # rows of a block: matrix products of so many run at full speed

@@ -15,8 +15,6 @@ from pathlib import Path
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import as_choice, as_count
 
-__all__ = ["as_bytes", "estimate_memory", "memory_budget", "require_memory", "shown"]
-
 _VARIABLE = "ATTNPRUNE_MEMORY"
 _SHARE = 0.8  # chosen: a fifth is left to the rest of the machine
 _UNITS = {"": 1, "b": 1, **{f"{p}b": 1000 ** (i + 1) for i, p in enumerate("kmgt")}}

@@ -14,8 +14,6 @@ from attnprune_verify.instance.mask import Mask, as_mask
 from attnprune_verify.instance.problem import Instance, LayerInstance
 from attnprune_verify.instance.rope import RoPE
 
-__all__ = ["load_instance", "save_instance"]
-
 _FUSED = ("X", "W", "W_Q", "W_K", "M", "mask", "lam")
 _ROPE = ("rope_theta", "rope_layout", "rope_scaling")
 _COUNTS = ("heads", "kv_heads", "window")

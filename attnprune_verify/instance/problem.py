@@ -16,8 +16,6 @@ from attnprune_verify.instance.mask import Mask, MaskLike, as_mask
 from attnprune_verify.instance.validate import Array, as_real, as_reals, check_shapes
 from attnprune_verify.values import as_lam
 
-__all__ = ["Instance", "LayerInstance"]
-
 
 class _OnTokens(Frozen):
     """Sizes of a problem on tokens X, (n, d) or (k, n, d)."""

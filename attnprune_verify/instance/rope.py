@@ -19,8 +19,6 @@ from attnprune_verify.instance.frozen import Frozen
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.values import as_choice, as_number
 
-__all__ = ["Layout", "RoPE"]
-
 Layout: TypeAlias = Literal["half", "interleaved"]
 
 _LLAMA3 = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")

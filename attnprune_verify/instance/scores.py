@@ -20,8 +20,6 @@ from attnprune_verify.instance.mask import RowBlock
 from attnprune_verify.instance.validate import Array, as_real
 from attnprune_verify.values import as_positive
 
-__all__ = ["Alibi", "Bend", "ScoreModifier", "Softcap", "modify"]
-
 
 class Bend(NamedTuple):
     """u'(s) and u''(s) for the logits of a block."""

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.memory import require_memory
 
-__all__ = ["Array", "all_finite", "as_real", "as_reals", "check_shapes"]
-
 Array: TypeAlias = NDArray[np.floating[Any]]
 
 _LARGEST_EXACT_INTEGER = 2**53  # up to here every integer is a float64

@@ -16,16 +16,6 @@ from attnprune_verify.model.objective import Objective
 from attnprune_verify.model.softmax import largest_norm, quiet, shift_is_needed, softmax_block
 from attnprune_verify.values import as_count, as_lam
 
-__all__ = [
-    "attention",
-    "causal_mask",
-    "gradient",
-    "hessian_vector_product",
-    "loss",
-    "loss_and_gradient",
-    "relative_error",
-]
-
 
 def causal_mask(n: SupportsIndex) -> NDArray[np.float64]:
     """The causal attention mask: 1 where i >= j, else 0 (def:mask).

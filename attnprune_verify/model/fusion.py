@@ -18,8 +18,6 @@ from attnprune_verify.instance.layer import AttentionLayer
 from attnprune_verify.instance.validate import Array, as_real
 from attnprune_verify.model.layer_functions import layer_attention
 
-__all__ = ["FusedRanks", "HeadSum", "fused_mask_ranks", "fused_weight", "sum_of_heads"]
-
 
 class FusedRanks(NamedTuple):
     """Numerical ranks of the masked fused weight, and the largest that W_Q, W_K of the layer's shapes can give.

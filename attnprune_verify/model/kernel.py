@@ -16,19 +16,6 @@ from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.softmax import largest_norm, shift_is_needed
 from attnprune_verify.model.tiles import Chunk, Tile, Unit
 
-__all__ = [
-    "Logits",
-    "centre",
-    "finish",
-    "dp_chunk",
-    "logits_of",
-    "move_p",
-    "norm_within",
-    "softmax_chunk",
-    "subtract_dense",
-]
-
-
 _LONG_SUM = 2**19  # terms: the relative rounding error of so long a float32 sum stays below 2^19 2^-24 = 1/32
 _FINISHED_AT_ONCE = 2**15  # numbers: 256 KiB of float64, which stay in the second-level cache between three passes
 

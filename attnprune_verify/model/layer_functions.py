@@ -24,16 +24,6 @@ from attnprune_verify.model.objective import Objective
 from attnprune_verify.model.softmax import softmax_block
 from attnprune_verify.values import as_lam
 
-__all__ = [
-    "factored_gradient",
-    "factored_loss",
-    "layer_attention",
-    "layer_gradient",
-    "layer_hessian_vector_product",
-    "layer_loss",
-    "layer_relative_error",
-]
-
 
 def factored_loss(
     M_Q: ArrayLike,

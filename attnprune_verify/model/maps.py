@@ -24,8 +24,6 @@ from attnprune_verify.instance.validate import Array, as_reals, check_shapes
 from attnprune_verify.model.softmax import quiet
 from attnprune_verify.model.threads import Crew, alone
 
-__all__ = ["Fused", "Heads", "Problem"]
-
 
 class Problem(ABC):
     """Interface between a problem and the objective. `weights` are by name; W, W_Q, W_K have masks M, M_Q, M_K.

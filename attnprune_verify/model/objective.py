@@ -33,8 +33,6 @@ from attnprune_verify.model.softmax import largest_norm, quiet
 from attnprune_verify.model.threads import Crew, crew_for
 from attnprune_verify.values import as_lam
 
-__all__ = ["Objective"]
-
 _T = TypeVar("_T")
 
 _WORTH_ASKING = 2**20

@@ -15,8 +15,6 @@ from attnprune_verify.instance.scores import Bend, modify
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.maps import Problem
 
-__all__ = ["Point", "gradient", "hessian_vector_product", "loss", "point"]
-
 
 class Point(NamedTuple):
     """The arrays of one evaluation: queries and keys, f~, c, p and the derivatives of modified scores."""

@@ -15,8 +15,6 @@ from attnprune_verify.model.maps import Problem
 from attnprune_verify.model.threads import Crew
 from attnprune_verify.model.tiles import Chunk, Unit, Workspace, layout_of
 
-__all__ = ["Kept", "Rows"]
-
 _DENSE, _MOVED = 1, 2  # layers of a workspace, beside that of F(M)
 
 

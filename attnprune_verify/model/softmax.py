@@ -14,17 +14,6 @@ from attnprune_verify.instance.mask import RowBlock
 from attnprune_verify.instance.scores import Bend, ScoreModifier, modify
 from attnprune_verify.instance.validate import Array
 
-__all__ = [
-    "bent_softmax",
-    "largest_norm",
-    "product",
-    "quiet",
-    "row_sums",
-    "score_block",
-    "shift_is_needed",
-    "softmax_block",
-]
-
 
 def quiet() -> np.errstate:
     """Silence NumPy here: underflow of exp is harmless, and the caller detects and reports overflow."""

@@ -22,8 +22,6 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.softmax import quiet
 
-__all__ = ["WORTH", "Crew", "alone", "crew_for"]
-
 WORTH = 1e9
 """Operations from which on a problem is worth several threads."""
 _SLAB = 512  # chosen: rows of a thread's least share

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from attnprune_verify.instance.mask import Causal, Full, Mask, RowBlock
 from attnprune_verify.instance.validate import Array
 
-__all__ = ["Chunk", "Layout", "Tile", "Unit", "Workspace", "layout_of"]
-
 _UNIT = 2**18  # numbers, from which on a unit holds one matrix only
 _CHUNK = 2**18  # bytes
 _SMALL = 2**16  # numbers: 512 KiB of float64, which may lie about unused

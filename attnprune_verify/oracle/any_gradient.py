@@ -13,8 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["GradientCheck", "GradientWay", "check_gradient"]
-
 _ROOM = 30.0  # chosen: as the audit's room over the spread of trusted programs
 _HALVINGS = 12  # chosen: from steps of the size of x down to 2^-12 of it, where rounding has overtaken the remainder
 _DIGITS = 50  # chosen: a central difference with step 1e-16 is then right to 1e-30

@@ -17,9 +17,6 @@ from attnprune_verify.oracle.comparison import GradientClaim, OracleVerdict, aga
 from attnprune_verify.oracle.inputs import OracleInput, frequency
 from attnprune_verify.oracle.score_formulas import SCORES
 
-__all__ = ["cost", "divergence", "divergence_gradient", "divergence_hessian_vector_product"]
-__all__ += ["gradient", "hessian_vector_product", "judge", "loss"]
-
 _Matrix: TypeAlias = NDArray[np.float64]
 _Function: TypeAlias = Callable[[Any], Any]  # of the list of masks (or weights)
 

@@ -20,8 +20,6 @@ from attnprune_verify.oracle.ball_forms import BallHead, add_columns, add_rows, 
 from attnprune_verify.oracle.enclosure import Enclosure, as_ball, as_balls, enclose, hadamard, working_precision
 from attnprune_verify.oracle.inputs import OracleInput
 
-__all__ = ["divergence", "divergence_floor", "divergence_slope"]
-
 _BITS = 96
 """Precision: what cancels between logits of size 1000 and a divergence of 1e-12 takes fifty bits, doubles have 53."""
 

@@ -17,11 +17,6 @@ from numpy.typing import NDArray
 from attnprune_verify.oracle.enclosure import as_ball, as_balls, hadamard
 from attnprune_verify.oracle.inputs import OracleInput, frequency
 
-__all__ = [
-    "BallHead", "add_columns", "add_rows", "attention_rows", "attention_term", "gradient_balls", "heads_of",
-    "product_balls", "regular_term", "row_blocks", "rows_of", "turned",
-]  # fmt: skip
-
 _BLOCK = 2**17  # logits per row block: bounds the memory, about 100 bytes each
 _Rows = list[list[arb]]
 

@@ -15,8 +15,6 @@ from attnprune_verify.instance.mask import MaskLike
 from attnprune_verify.oracle.enclosure import Enclosure, as_ball, as_balls, enclose, hadamard, working_precision
 from attnprune_verify.oracle.inputs import OracleInput, frequency, fused
 
-__all__ = ["directional_derivative", "second_directional_derivative", "slope_along"]
-
 _BLOCK = 64  # rows of logits held at a time
 _Line = tuple[arb_mat, arb_mat]  # a matrix and how it moves with t
 

@@ -24,18 +24,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnprune_verify.oracle.inputs import OracleInput
 
-__all__ = [
-    "SIGMAS",
-    "WORTH",
-    "GradientClaim",
-    "OracleVerdict",
-    "Resolution",
-    "Status",
-    "against",
-    "length",
-    "unaffordable",
-]
-
 Status: TypeAlias = Literal["passed", "failed", "inconclusive"]
 _Array: TypeAlias = NDArray[np.float64]
 

@@ -11,8 +11,6 @@ import numpy as np
 from flint import arb, arb_mat, ctx, fmpq
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Enclosure", "as_ball", "as_balls", "enclose", "hadamard", "refined", "working_precision"]
-
 _MOST_BITS = 4096  # chosen: a value that is exactly 0 never gets a relative radius
 _LOCK = threading.RLock()  # flint's working precision is one global: two threads would change it under each other
 

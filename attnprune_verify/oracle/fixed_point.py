@@ -8,9 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FixedPoint", "aligned", "fixed", "product", "rounded"]
-
-
 _FEW = 10_000
 """Products of entries up to which Python's integers beat limbs: `timeit` of both, 240 bits, four times at 20^3."""
 

@@ -19,8 +19,6 @@ from attnprune_verify.instance.mask import Mask, MaskLike, as_mask
 from attnprune_verify.instance.problem import Instance, LayerInstance
 from attnprune_verify.instance.validate import check_shapes
 
-__all__ = ["LayerLike", "OracleInput", "frequency", "fused", "layered", "pair", "posed"]
-
 _Matrix = NDArray[Any]
 _ONE = ("d", "d")
 _QUERY, _KEY = ("d", "heads*m"), ("d", "kv_heads*m")

@@ -18,8 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnprune_verify.oracle.inputs import OracleInput, frequency
 
-__all__ = ["attention", "gradient", "hessian_vector_product", "loss"]
-
 _Rows: TypeAlias = list[list[Any]]
 _STEP = 2.0**-70  # errors are of second order: 2**-140
 

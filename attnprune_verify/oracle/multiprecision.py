@@ -33,8 +33,6 @@ from attnprune_verify.oracle.comparison import (
 from attnprune_verify.oracle.fixed_point import FixedPoint, aligned, fixed, product, rounded
 from attnprune_verify.oracle.inputs import OracleInput, frequency
 
-__all__ = ["Literal", "cost", "directional_derivative", "gradient", "hessian_vector_product", "judge", "loss"]
-
 _Matrix: TypeAlias = NDArray[Any]
 _Line: TypeAlias = Callable[[int], Any]
 _Raw: TypeAlias = tuple[int, int, int, int]

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from attnprune_verify.oracle.comparison import Resolution
 from attnprune_verify.oracle.inputs import OracleInput, frequency
 
-__all__ = ["resolution"]
-
 _TRIALS = 8  # chosen: the largest of eight directions counts
 _MARGIN = 10.0  # calibrated on NumPy code: correct implementations stay below, by a factor of two and more
 

@@ -58,12 +58,6 @@ from attnprune_verify.oracle.error_propagation import (
 from attnprune_verify.oracle.inputs import LayerLike, OracleInput, fused, layered, pair
 from attnprune_verify.oracle.score_errors import Head, Side, Turn, heads, logit_error, pulled, scores, turn_of
 
-__all__ = [
-    "attention_bound", "attention_error", "factored_gradient_bound", "factored_loss_bound", "gradient_bound",
-    "gradient_error", "hessian_vector_product_bound", "layer_attention_bound", "layer_gradient_bound",
-    "layer_loss_bound", "loss_bound", "loss_error", "product_error",
-]  # fmt: skip
-
 _SAFETY = 1 + 2.0**-19  # twice the 2^-20 that second-order terms stay below
 _BLOCK = 2**20  # logits per row block
 

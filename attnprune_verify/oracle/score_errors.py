@@ -26,8 +26,6 @@ from attnprune_verify.oracle.error_propagation import FLOAT64, U64, Approx, Arra
 from attnprune_verify.oracle.inputs import OracleInput, frequency
 from attnprune_verify.oracle.score_formulas import SCORES, derivatives
 
-__all__ = ["Head", "Side", "Turn", "chained", "heads", "logit_error", "pulled", "scores", "turn_of"]
-
 
 class Turn(NamedTuple):
     """Rotations by position: cos, sin and the angles' error in units of u (n, pairs), and which columns are pairs."""

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-__all__ = ["SCORES", "ScoreFormula", "derivatives"]
-
 
 class ScoreFormula(NamedTuple):
     """u(s) of one type of modifier, where |u'| <= 1.

@@ -27,8 +27,6 @@ from attnprune_verify.oracle.inputs import OracleInput, fused
 from attnprune_verify.oracle.running_error import gradient_error
 from attnprune_verify.oracle.taylor_differences import differences
 
-__all__ = ["Known", "SlopeVerdict", "cost", "judge", "slope", "taylor_slope", "taylor_verdict", "verdict"]
-
 Status: TypeAlias = Literal["passed", "failed", "inconclusive"]
 _Array: TypeAlias = NDArray[np.floating[Any]]
 

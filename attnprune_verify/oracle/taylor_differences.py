@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from attnprune_verify.oracle.inputs import OracleInput, frequency
 
-__all__ = ["differences"]
-
 _Array: TypeAlias = NDArray[np.floating[Any]]
 _BLOCK = 2**18  # logits per row block
 

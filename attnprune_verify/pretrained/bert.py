@@ -13,8 +13,6 @@ from attnprune_verify.pretrained.config import Config
 from attnprune_verify.pretrained.pieces import LayerNorm, Linear, activation
 from attnprune_verify.pretrained.tensors import Place, Tensors
 
-__all__ = ["Bert"]
-
 _EMBEDDINGS = ("word_embeddings", "position_embeddings", "token_type_embeddings")
 _PLACES = {
     "Q": "attention.self.query", "K": "attention.self.key", "V": "attention.self.value",

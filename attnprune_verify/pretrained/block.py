@@ -24,8 +24,6 @@ from attnprune_verify.model.maps import Heads
 from attnprune_verify.model.softmax import softmax_block
 from attnprune_verify.pretrained.pieces import Activation, Linear, Norm
 
-__all__ = ["INPUT_OF", "Block", "BlockTrace", "attend"]
-
 INPUT_OF = {"Q": "x", "K": "x", "V": "x", "O": "mixed", "gate": "y", "up": "y", "down": "inner"}
 
 

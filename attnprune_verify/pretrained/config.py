@@ -7,8 +7,6 @@ from typing import Any
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.rope import RoPE
 
-__all__ = ["Config"]
-
 # About training, generating, loading or naming: nothing here changes what a network computes from token ids.
 _NO_MATTER = frozenset(
     """

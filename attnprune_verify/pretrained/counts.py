@@ -5,8 +5,6 @@ from typing import Any
 
 from attnprune_verify.pretrained.config import Config
 
-__all__ = ["LLAMA_3_2_1B", "parameter_counts"]
-
 LLAMA_3_2_1B: Mapping[str, Any] = {
     "model_type": "llama",
     "hidden_size": 2048,

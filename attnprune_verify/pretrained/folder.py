@@ -16,8 +16,6 @@ from attnprune_verify.files import parse, read_regular
 from attnprune_verify.pretrained.tensors import Place, Tensors
 from attnprune_verify.state.child import in_child
 
-__all__ = ["ModelFolder", "inside", "named_values"]
-
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _LAYERS = frozenset(
     "num_hidden_layers n_layer n_layers num_layers encoder_layers decoder_layers num_hidden_groups".split()

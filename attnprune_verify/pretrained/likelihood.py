@@ -5,8 +5,6 @@ from numpy.typing import NDArray
 
 from attnprune_verify.instance.validate import Array
 
-__all__ = ["divergences", "log_probabilities", "mean_loss", "token_losses"]
-
 
 def log_probabilities(logits: Array) -> Array:
     """``log softmax`` over the last axis."""

@@ -11,8 +11,6 @@ from attnprune_verify.pretrained.config import Config
 from attnprune_verify.pretrained.pieces import Linear, RMSNorm, activation
 from attnprune_verify.pretrained.tensors import Place, Tensors
 
-__all__ = ["Llama", "Mistral", "Qwen2"]
-
 _HEAD = "lm_head.weight"
 _PLACES = {
     "Q": "self_attn.q_proj", "K": "self_attn.k_proj", "V": "self_attn.v_proj", "O": "self_attn.o_proj",

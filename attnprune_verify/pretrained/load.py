@@ -12,8 +12,6 @@ from attnprune_verify.pretrained.folder import ModelFolder
 from attnprune_verify.pretrained.llama import Llama, Mistral, Qwen2
 from attnprune_verify.pretrained.network import PretrainedModel
 
-__all__ = ["FAMILIES", "load_pretrained", "opened_network"]
-
 FAMILIES: dict[str, type[Llama] | type[Bert]] = {
     "bert": Bert,
     "llama": Llama,

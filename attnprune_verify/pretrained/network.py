@@ -18,8 +18,6 @@ from attnprune_verify.pretrained.likelihood import mean_loss, token_losses
 from attnprune_verify.pretrained.pieces import Linear
 from attnprune_verify.pretrained.tensors import Place
 
-__all__ = ["Family", "PretrainedModel"]
-
 
 class Family(Protocol):
     """Interface of one kind of network: the names of its tensors and their computation."""

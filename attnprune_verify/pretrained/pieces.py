@@ -9,8 +9,6 @@ import numpy as np
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array
 
-__all__ = ["Activation", "LayerNorm", "Linear", "Norm", "RMSNorm", "activation"]
-
 
 @dataclass(frozen=True)
 class Linear:

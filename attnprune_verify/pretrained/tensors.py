@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array
 
-__all__ = ["Place", "Tensors", "decoded", "encoded", "mapped"]
-
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 _PIECE = 1 << 22  # numbers looked at together; chosen: 16 MiB as float32
 

@@ -13,16 +13,6 @@ from attnprune_verify.extras import need
 from attnprune_verify.files import read_regular
 from attnprune_verify.state.child import in_child
 
-__all__ = [
-    "calibration_windows",
-    "cut_windows",
-    "draw_windows",
-    "encode",
-    "read_text",
-    "special_tokens",
-    "token_stream",
-]
-
 _MEMORY = 1024  # bytes for a letter of a text; the tokenizers library takes 190 where two letters make a token
 _LETTERS = 50_000  # letters a second; a tokenizer of 1024 pieces encodes 700,000 on one core
 

@@ -4,8 +4,6 @@ from collections.abc import Iterable
 
 from attnprune_verify.audit.contract import FUNCTIONS, RULES, Signature, argument_of
 
-__all__ = ["contract_text"]
-
 
 def contract_text(names: Iterable[str] = ()) -> str:
     """Signatures, shapes and polarities of some functions (default: all), then the rules that hold for every one.

@@ -6,20 +6,6 @@ from dataclasses import dataclass
 from attnprune_verify.audit.record import Record
 from attnprune_verify.audit.result import AuditResult
 
-__all__ = [
-    "Findings",
-    "accounted",
-    "closing_sentence",
-    "command_of",
-    "confined",
-    "findings",
-    "missing",
-    "power_of",
-    "present",
-    "shown_reason",
-    "unsettled",
-]
-
 # Outcomes that are not wrong in the ordinary sense, said once.
 _ALONE = {
     "batch-not-averaged": "Right for one sample; sums over batches, the contract averages. ",

@@ -17,8 +17,6 @@ from attnprune_verify.report.audit_findings import (
     unsettled,
 )
 
-__all__ = ["audit_html"]
-
 _STYLE = """
 :root { color-scheme: light dark; --page: #fff; --ink: #1d2430; --block: #f4f5f7; --line: #d5dae1;
   --good: #1a7f37; --bad: #b42318; --unsure: #8a5a00; --quiet: #5f6672; }

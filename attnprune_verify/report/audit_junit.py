@@ -7,8 +7,6 @@ from attnprune_verify.audit.record import Record
 from attnprune_verify.audit.result import AuditResult
 from attnprune_verify.report.audit_findings import command_of, confined, present, shown_reason
 
-__all__ = ["audit_junit"]
-
 # What XML 1.0 cannot hold at all; a subject's error message may.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

@@ -20,8 +20,6 @@ from attnprune_verify.report.audit_findings import (
     unsettled,
 )
 
-__all__ = ["render_audit"]
-
 _STYLE = {
     "passed": "green",
     "failed": "bold red",

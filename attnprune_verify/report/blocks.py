@@ -7,8 +7,6 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-__all__ = ["Block", "paragraph", "render_blocks"]
-
 Block = dict[str, Any]
 """A paragraph: ``indent`` in columns and ``spans``, pairs of a text and a style. Plain, so that it can be kept."""
 

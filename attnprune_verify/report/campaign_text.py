@@ -9,8 +9,6 @@ from attnprune_verify.claims.campaign.examine import Examined
 from attnprune_verify.claims.campaign.run import CampaignResult
 from attnprune_verify.files import dumps
 
-__all__ = ["closing_sentence", "render_campaign", "render_instance"]
-
 
 def render_campaign(result: CampaignResult) -> Group:
     """Render each statement with its counts and its worst instance, then the closing sentence."""

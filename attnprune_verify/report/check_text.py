@@ -12,8 +12,6 @@ from attnprune_verify.theory.assumptions import Assumption
 from attnprune_verify.theory.constants import Constants
 from attnprune_verify.theory.layers import LayerAssumption, LayerConstants
 
-__all__ = ["closing_sentence", "render_check"]
-
 _GOOD, _BAD, _UNSURE, _PLAIN = "green", "bold red", "yellow", ""
 _STYLE = {
     "passed": _GOOD,

@@ -14,8 +14,6 @@ from attnprune_verify.report.claims_layout import HEIGHT, MARGIN, WIDTH, GraphLa
 from attnprune_verify.report.claims_routes import repair_route, route
 from attnprune_verify.report.claims_text import closing_sentence
 
-__all__ = ["render_page"]
-
 _ORDER = ("holds", "refuted", "misstated", "ill-posed", "not-reproduced", "vacuous", "open")
 _LETTERS, _TITLE_LETTERS = 27, 29
 """Characters of an id, and of a section's title, that fit into the width of a node."""

@@ -4,8 +4,6 @@ import zlib
 
 from attnprune_verify.report.claims_layout import GAP_X, GAP_Y, HEIGHT, MARGIN, WIDTH, GraphNode
 
-__all__ = ["repair_route", "route"]
-
 _LANES = 7  # chosen: lines of one gap lie beside each other
 
 

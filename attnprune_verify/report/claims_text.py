@@ -9,8 +9,6 @@ from rich.text import Text
 from attnprune_verify.claims.formulas.scope import sentence
 from attnprune_verify.claims.run import ClaimRecord, ClaimsResult
 
-__all__ = ["closing_sentence", "render_claims"]
-
 STYLE = {
     "holds": "green",
     "refuted": "bold red",

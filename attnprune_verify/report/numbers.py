@@ -2,8 +2,6 @@
 
 import math
 
-__all__ = ["scientific"]
-
 _WRITTEN_OUT = 1e6
 """Above, an exponent has itself too many digits to be written out."""
 

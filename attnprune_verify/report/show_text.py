@@ -16,8 +16,6 @@ from attnprune_verify.claims.run import ClaimRecord, snippet, witness
 from attnprune_verify.report.blocks import Block, paragraph
 from attnprune_verify.report.claims_text import STYLE
 
-__all__ = ["page_of", "summary_of"]
-
 _LONGEST = 400
 """Characters of a value printed in full; longer ones are in ``--format json``."""
 _BRIEF = 240

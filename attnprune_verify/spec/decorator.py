@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from attnprune_verify.audit.record import Check
     from attnprune_verify.audit.waivers import Waiver
 
-__all__ = ["OneCheck", "close_all", "parametrize_with_checks", "parametrize_with_kernel_checks"]
-
 _open: list[_Audit] = []
 
 

@@ -7,8 +7,6 @@ from attnprune_verify.audit.record import Check, Record
 from attnprune_verify.audit.waivers import waiver_for
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["USAGE", "begin", "refuse_stale", "settle"]
-
 USAGE = 4  # pytest's own exit code for a usage error
 
 

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["in_child"]
-
 _ROOM = 1 << 30  # bytes that the child may take beside what the caller asks for; chosen: twice a Python with torch
 _SECONDS = 60  # processor time beside what the caller asks for; chosen: the largest tokenizers load in 2 s
 _LONGEST = 200  # characters of a library's message, chosen: two lines of a terminal

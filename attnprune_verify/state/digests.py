@@ -9,8 +9,6 @@ from typing import Any
 
 from attnprune_verify.files import plain
 
-__all__ = ["differing_fields", "of_arrays", "of_document", "of_file", "of_files", "of_text", "versions"]
-
 
 def of_text(text: str) -> str:
     """SHA-256 of a text in UTF-8."""

@@ -10,8 +10,6 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.files import read_regular
 from attnprune_verify.state.sealed import sealed, unsealed
 
-__all__ = ["Journal"]
-
 _LARGEST = 256 * 2**20  # bytes, chosen: a hundred thousand runs of the largest kind
 
 

@@ -17,8 +17,6 @@ from attnprune_verify.files import PART, alone, dumps, parse, read_regular, whol
 from attnprune_verify.state.digests import differing_fields, of_document
 from attnprune_verify.state.sealed import keep_document, kept_document, unsealed
 
-__all__ = ["Keeper", "Sink"]
-
 _SEAL = hashlib.sha256().digest_size
 _CHUNK = 1 << 20  # bytes read at a time, chosen: no larger buffer hashes faster
 

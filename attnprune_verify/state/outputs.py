@@ -13,8 +13,6 @@ from attnprune_verify.files import PART, alone, read_regular, write_whole
 from attnprune_verify.state.digests import of_file
 from attnprune_verify.state.sealed import keep_document, unsealed
 
-__all__ = ["LIST", "outputs_in", "write_output"]
-
 LIST = "written.json"
 """The sealed list of what was written into a folder: by name, the size and the SHA-256 of each content."""
 

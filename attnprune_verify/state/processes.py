@@ -12,8 +12,6 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, TypeVar
 
-__all__ = ["DEATHS", "WAITING", "WorkersLost", "cores", "unordered"]
-
 DEATHS = 5
 """Chosen: how often in a row a process may die before a task is done; one that is killed for its memory dies again."""
 WAITING = 4

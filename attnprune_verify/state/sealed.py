@@ -11,8 +11,6 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.files import dumps, parse, plain, read_regular, write_whole
 from attnprune_verify.state.digests import of_document
 
-__all__ = ["keep_document", "kept_document", "sealed", "unsealed"]
-
 
 def sealed(document: Mapping[str, Any], about: str = "", indent: int | None = 2) -> bytes:
     """Return the document as JSON with a `digest` over its content and over `about`, such as its name and request."""

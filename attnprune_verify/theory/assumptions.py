@@ -14,8 +14,6 @@ from attnprune_verify.theory.quantities.gram import is_positive_semidefinite
 from attnprune_verify.theory.quantities.measure import Measurements, measure
 from attnprune_verify.values import as_number
 
-__all__ = ["Assumption", "assumptions", "show"]
-
 
 @dataclass(frozen=True)
 class Assumption:

@@ -21,8 +21,6 @@ from attnprune_verify.oracle.inputs import fused
 from attnprune_verify.theory.numbers.balls import lower, precision, upper
 from attnprune_verify.theory.numbers.spectral import UNIT_ROUNDOFF
 
-__all__ = ["BestMask", "certified_best_mask", "loss_below"]
-
 _CHUNK = 512  # chosen: masks evaluated at once; 512 of 64 entries stay in the cache
 _TINY = 1e-300  # far above what underflow takes away, far below any loss that is compared
 _LARGEST = 64

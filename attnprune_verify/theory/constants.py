@@ -14,8 +14,6 @@ from attnprune_verify.theory.quantities.kappa import kappa_zero_sum, row_eigenva
 from attnprune_verify.theory.quantities.measure import logit_norm, measure, start_loss
 from attnprune_verify.values import as_number, as_positive
 
-__all__ = ["NAMES", "Constants", "constant_balls", "constants", "leave", "logarithms"]
-
 _ROUNDED_UP = (
     "K",
     "L_paper",

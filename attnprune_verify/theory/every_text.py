@@ -22,8 +22,6 @@ from attnprune_verify.theory.numbers.balls import normalised
 from attnprune_verify.theory.numbers.spectral import dot_error, spectral_norm
 from attnprune_verify.values import as_count
 
-__all__ = ["EveryText", "bound_for_every_text", "kl_of_range"]
-
 _MOST_FEATURES = 1024
 """Features of a token: one eigenvalue problem of that size for each distance takes a tenth of a second there."""
 _UP = 1.0 + 2.0**-40  # 2^13 units in the last place, more than each expression loses

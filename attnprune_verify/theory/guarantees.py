@@ -15,8 +15,6 @@ from attnprune_verify.theory.formulas import paper, rates, sharp
 from attnprune_verify.theory.numbers.balls import exponential, log10, lower, normalised, power_of_two, precise, upper
 from attnprune_verify.theory.quantities.measure import measure, once_per_instance
 
-__all__ = ["Guarantee", "guarantees", "pair_descent", "path_floor"]
-
 _UP = frozenset({"loss", "L", "attention", "gradient", "T", "xi", "at_ones"})
 """Numbers that a statement bounds something by from above; the others are lower bounds, and rounded down."""
 _PART = 100

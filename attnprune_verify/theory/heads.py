@@ -18,8 +18,6 @@ from attnprune_verify.theory.quantities.measure import logit_norm, once_per_inst
 from attnprune_verify.theory.quantities.operator_norm import NormBounds
 from attnprune_verify.theory.quantities.rotated import rotated_norm
 
-__all__ = ["fused_heads", "head_floors", "head_norms", "head_weights", "no_constant", "obstacle", "tokens_of"]
-
 
 def obstacle(layer: AttentionLayer) -> str:
     """Return the reason that no head of the layer is a problem of the paper; empty where each is.

@@ -16,8 +16,6 @@ from attnprune_verify.theory.numbers.balls import nearest
 from attnprune_verify.theory.quantities.measure import logit_norm
 from attnprune_verify.theory.theorem import TheoremVerdict, theorem
 
-__all__ = ["layer_bounds", "layer_theorem"]
-
 _MANY = 2**18  # numbers in all fused weights: above, the inequalities are evaluated on one head
 _WORST_FIRST = ("violated", "undecided", "holds", "not_applicable")
 _ABOUT = "The theorem is about one mask on a fused weight, not about M_Q and M_K: each head is judged as that problem."

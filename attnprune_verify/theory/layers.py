@@ -22,8 +22,6 @@ from attnprune_verify.theory.quantities.attention_floor import AttentionFloor
 from attnprune_verify.theory.quantities.gram import gram_floor
 from attnprune_verify.values import as_number, as_positive
 
-__all__ = ["LayerAssumption", "LayerConstants", "layer_assumptions", "layer_constants"]
-
 _SMALLER_IS_WORSE = frozenset(
     """mu_paper mu_corrected mu_operator kappa_T row_eigenvalue eta_paper eta_corrected beta delta delta_allowed
     dense_floor min_abs_W curvature_lower linear_rate_threshold inner_product_floor""".split()

@@ -11,8 +11,6 @@ from attnprune_verify.theory.layer_verdicts import layer_bounds, layer_theorem
 from attnprune_verify.theory.layers import LayerConstants, layer_assumptions, layer_constants
 from attnprune_verify.theory.theorem import TheoremVerdict, theorem
 
-__all__ = ["Theory", "theory_of"]
-
 
 class Theory(NamedTuple):
     """Functions of an instance; all but `bounds` take `beta` and `delta`, which default to the instance's own."""

@@ -20,8 +20,6 @@ from attnprune_verify.theory.numbers.arithmetic import BALL, Arithmetic, Number
 from attnprune_verify.theory.numbers.balls import normalised, power_of_two, precision
 from attnprune_verify.theory.numbers.spectral import spectral_norm
 
-__all__ = ["bilinear", "lipschitz", "lipschitz_confined", "pair_norm", "pl_root", "smallest_gradient", "start_loss"]
-
 _UP = 1 + 2.0**-40  # 2^13 units in the last place, more than each expression loses
 
 

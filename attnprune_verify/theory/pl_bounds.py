@@ -17,8 +17,6 @@ from attnprune_verify.theory.quantities.evaluation import AttentionPart, attenti
 from attnprune_verify.theory.quantities.gram import GramFloor, gram_floor, is_positive_semidefinite
 from attnprune_verify.theory.quantities.measure import measure
 
-__all__ = ["Bound", "pl_bounds"]
-
 _EXACT_TOKENS = 32  # chosen: an exact LDL^T of so many tokens takes milliseconds
 _ATTAINED = 2.0**-400  # equality to 120 digits: an instance that attains the bound
 _WORST_FIRST = ("violated", "undecided", "holds")

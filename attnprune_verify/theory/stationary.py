@@ -21,8 +21,6 @@ from attnprune_verify.theory.quantities.reduced import (
     triangular,
 )
 
-__all__ = ["StationaryPoint", "certified_stationary_point"]
-
 _STEPS = 60  # chosen: a walk that needs more is given up
 
 

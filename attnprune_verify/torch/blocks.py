@@ -14,8 +14,6 @@ import torch
 
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["TOKENS", "BlockCall", "Decoder", "as_float32", "find_blocks", "limits"]
-
 TOKENS = 13
 """Tokens of the window that structure is looked at with; chosen: a prime, which no size of a model is."""
 _CLOSE = 2.0**-6

@@ -25,8 +25,6 @@ from attnprune_verify.torch.roles import Structure
 from attnprune_verify.whole_model.budgets import CHEAP, CURVE_WINDOWS, shares_by
 from attnprune_verify.whole_model.plan import Plan
 
-__all__ = ["Group", "cheap_zeros", "grouped"]
-
 Group: TypeAlias = tuple[int, str]
 """A block, and the name that its maps have in common."""
 

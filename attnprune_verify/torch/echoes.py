@@ -10,8 +10,6 @@ from attnprune_verify.torch.model_state import widened
 from attnprune_verify.torch.passes import Windows, forward
 from attnprune_verify.whole_model.echoes import refuse_infinite
 
-__all__ = ["echoes_of"]
-
 
 def echoes_of(decoder: Decoder, ids: Sequence[AnyArray], count: int, seed: int) -> list[AnyArray]:
     """Draw a number of echoes of the windows (1, n), in turn, while the decoder is dense.

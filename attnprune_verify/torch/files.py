@@ -7,8 +7,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = ["as_filed", "matrices_in_files"]
-
 
 def as_filed(model: Any, tensors: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters under the names and in the shapes in which transformers writes them to a file."""

@@ -26,8 +26,6 @@ from attnprune_verify.whole_model.request import Job, Request
 from attnprune_verify.whole_model.source import Patches, Source
 from attnprune_verify.whole_model.workplace import Workplace
 
-__all__ = ["logits_of", "prune_folder"]
-
 
 def prune_folder(job: Job, device: str = "cpu", progress: Progress | None = None) -> dict[str, Any]:
     """Prune the linear maps of the model in a folder by a plan and write the result to another.

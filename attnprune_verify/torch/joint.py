@@ -11,8 +11,6 @@ from attnprune_verify.torch.pieces import Piece, to_numpy
 from attnprune_verify.torch.products import Factor, Products
 from attnprune_verify.whole_model.joint import JOINT_WINDOWS, GoalValue, Weights
 
-__all__ = ["AttentionGoal"]
-
 
 class AttentionGoal:
     """f = sum over windows of the squared change of what leaves attention, when pieces of queries and keys change.

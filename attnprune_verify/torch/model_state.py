@@ -8,8 +8,6 @@ import torch
 
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["at_rest", "moved", "plain_model", "widened"]
-
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _EAGER = {"attn_implementation": ("eager", "sdpa"), "experts_implementation": ("eager", None)}
 """Implementations that compute by functions `Products` sees; the first one takes the place of any other."""

@@ -11,8 +11,6 @@ from attnprune_verify.torch.pieces import HOSTS, Piece, for_solvers
 from attnprune_verify.torch.products import Factor, Product
 from attnprune_verify.torch.roles import Structure
 
-__all__ = ["PROBED", "InputMoments", "OutputMoments", "asks_loss", "gradients", "probe_signs"]
-
 PROBED = ("attention", "output-only")
 """Metrics of random signs on the attention's output; the others are of the loss (`LOSS_METRICS`)."""
 _UNWEIGHTED = ("output-only", "kfac")

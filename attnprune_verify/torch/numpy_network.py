@@ -20,8 +20,6 @@ from attnprune_verify.torch.pieces import to_numpy
 from attnprune_verify.whole_model.budgets import zeros_by_map
 from attnprune_verify.whole_model.plan import Plan
 
-__all__ = ["budget_zeros", "network_of", "prune_attention"]
-
 
 class _ModuleTensors(Tensors):
     """The tensors of a model in memory, as those of a folder."""

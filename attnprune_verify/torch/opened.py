@@ -24,8 +24,6 @@ from attnprune_verify.state.child import in_child
 from attnprune_verify.torch.files import as_filed
 from attnprune_verify.values import as_choice
 
-__all__ = ["DTYPES", "Opened", "open_folder"]
-
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 _MEMORY = (
     4  # bytes for each of the weights' files; chosen: two copies of every BF16 parameter as float32, never touched

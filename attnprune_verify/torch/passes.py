@@ -24,8 +24,6 @@ from attnprune_verify.torch.pieces import Piece
 from attnprune_verify.torch.products import Products
 from attnprune_verify.torch.roles import Structure
 
-__all__ = ["Windows", "block_moments", "forward", "loss_moments"]
-
 
 @dataclass
 class Windows:

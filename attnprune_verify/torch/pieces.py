@@ -20,20 +20,6 @@ from attnprune_verify.torch.roles import Part, Structure
 from attnprune_verify.whole_model.budgets import at_least
 from attnprune_verify.whole_model.plan import DENSE, Plan
 
-__all__ = [
-    "HOSTS",
-    "Piece",
-    "as_bytes",
-    "budgets",
-    "for_solvers",
-    "from_bytes",
-    "pieces_of",
-    "to_numpy",
-    "written",
-    "zeros_of",
-]
-
-
 HOSTS: tuple[str, ...] = ("cpu",)
 """Kinds of devices for which the solvers compute in NumPy."""
 

@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 import torch
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["Attention", "Factor", "Product", "Products"]
-
 
 class Factor(NamedTuple):
     """The rows of a parameter, seen as (-1, its last dimension), that are one factor of a product."""

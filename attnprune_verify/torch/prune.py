@@ -24,8 +24,6 @@ from attnprune_verify.whole_model.plan import Plan
 from attnprune_verify.whole_model.request import counted, effort, trusted
 from attnprune_verify.whole_model.workplace import Workplace
 
-__all__ = ["prune_"]
-
 _BLOCKS = "blocks.json"
 
 

@@ -46,8 +46,6 @@ from attnprune_verify.whole_model.joint import refit_together
 from attnprune_verify.whole_model.plan import Plan
 from attnprune_verify.whole_model.workplace import Workplace
 
-__all__ = ["Progress", "PruningRun"]
-
 _DENSE = "to go on from here the model must be dense"
 Progress: TypeAlias = Callable[[int, int, str], object]
 """Called with (steps done, steps, what is being done)."""

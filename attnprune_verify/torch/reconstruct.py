@@ -12,8 +12,6 @@ from attnprune_verify.torch.pieces import Piece
 from attnprune_verify.whole_model.plan import Plan
 from attnprune_verify.whole_model.reconstruct import reconstructed
 
-__all__ = ["reconstructed_block"]
-
 
 def reconstructed_block(
     block: Any,

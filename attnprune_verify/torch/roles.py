@@ -21,8 +21,6 @@ from attnprune_verify.torch.blocks import BlockCall, as_float32
 from attnprune_verify.torch.model_state import widened
 from attnprune_verify.torch.products import Attention, Factor, Product, Products
 
-__all__ = ["LinearMap", "Part", "Structure", "structure_of"]
-
 Role = Literal["Q", "K", "V", "rest"]
 _LARGEST_BLOCK = 512
 """Outputs between which the metric keeps products; as in `algorithms.matrix.metrics`."""

@@ -11,8 +11,6 @@ from attnprune_verify.torch.blocks import Decoder
 from attnprune_verify.torch.pieces import to_numpy
 from attnprune_verify.whole_model import sinks
 
-__all__ = ["sink_lost"]
-
 
 def sink_lost(decoder: Decoder, ids: Sequence[Any]) -> list[str]:
     """Warn, and return the warning, if the windows lack the decoder's sink."""

@@ -11,8 +11,6 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.torch.passes import Windows, forward
 from attnprune_verify.whole_model.workplace import Workplace
 
-__all__ = ["DenseStates", "Goals"]
-
 
 class DenseStates:
     """States before every block from block `start` on, on the disk, under the number of the block."""

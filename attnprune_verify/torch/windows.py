@@ -8,8 +8,6 @@ import torch
 
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["windows_of"]
-
 
 def windows_of(batches: Any, vocabulary: int, longest: int | None) -> list[Any]:
     """The windows (1, n) of one batch or of an iterable of batches.

@@ -5,8 +5,6 @@ from contextlib import nullcontext
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-__all__ = ["emulate_gpu"]
-
 _CAPABILITY = (8, 0)  # chosen: of the oldest GPU that has bfloat16
 _KERNELS: set[str] = set()
 """First names of the modules that were imported with the interpreter on."""

@@ -21,8 +21,6 @@ from attnprune_verify.triton.language import refuse_bfloat16, restore_what_was_r
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["interpreted"]
-
 
 def interpreted(path_or_name: str | os.PathLike[str]) -> ModuleType:
     """Import a Triton kernel with the interpreter on, so that it runs on a CPU.

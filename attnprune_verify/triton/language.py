@@ -9,8 +9,6 @@ from functools import wraps
 from types import ModuleType
 from typing import Any
 
-__all__ = ["BFLOAT16", "refuse_bfloat16", "restore_what_was_removed"]
-
 Operand = Any
 """An argument of Triton's functions, whose types are not there where Triton is not installed."""
 BFLOAT16 = "Triton's interpreter cannot compute in bfloat16; judge this kernel in float16 or float32, or on a GPU"

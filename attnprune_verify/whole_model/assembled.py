@@ -11,8 +11,6 @@ from attnprune_verify.state.digests import of_file
 from attnprune_verify.state.sealed import sealed, unsealed
 from attnprune_verify.whole_model.source import Patches, Source
 
-__all__ = ["assemble", "finished", "holds"]
-
 _REPORT = "pruning.json"
 
 

@@ -20,17 +20,6 @@ from attnprune_verify.whole_model.moments import BlockMoments
 from attnprune_verify.whole_model.plan import Plan
 from attnprune_verify.whole_model.reconstruct import reconstructed
 
-__all__ = [
-    "block_moments",
-    "budget_of",
-    "forward",
-    "prescribed",
-    "prune_block",
-    "reconstructed_block",
-    "refitted",
-    "with_zeros",
-]
-
 Windows: TypeAlias = Sequence[Array] | Array
 
 

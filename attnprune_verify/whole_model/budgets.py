@@ -34,19 +34,6 @@ from attnprune_verify.whole_model.estimate import ModelSizes, Size, judged_token
 from attnprune_verify.whole_model.loss import dense_states, loss_moments, loss_roles
 from attnprune_verify.whole_model.plan import DENSE, Plan
 
-__all__ = [
-    "CHEAP",
-    "CURVE_WINDOWS",
-    "Curves",
-    "Zeros",
-    "at_least",
-    "measured_curves",
-    "owl_shares",
-    "shares_by",
-    "with_present",
-    "zeros_by_map",
-]
-
 Zeros: TypeAlias = list[dict[str, int]]
 CURVE_WINDOWS = 16
 """Calibration windows that curves are measured with; chosen: as many as the loss's metrics get at first."""

@@ -12,8 +12,6 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.pretrained.network import PretrainedModel
 from attnprune_verify.whole_model.reconstruct import ECHOES, HELD, RATE, steps_for
 
-__all__ = ["drawn_echoes", "echo_count", "refuse_infinite", "steps_fields", "steps_of", "with_echoes"]
-
 
 def echo_count(windows: int, steps: int | None) -> int:
     """Return the number of echoes: the steps that are left when every window was seen, at most two of each.

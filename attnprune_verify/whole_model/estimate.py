@@ -9,17 +9,6 @@ import numpy as np
 
 from attnprune_verify.whole_model.plan import Plan
 
-__all__ = [
-    "OF_PRUNING",
-    "WindowSetting",
-    "Size",
-    "ModelSizes",
-    "judged_tokens",
-    "matmul_rates",
-    "run_operations",
-    "settings_within",
-]
-
 _ITERATIONS, _REFIT = 30, 10
 """Steps of the splitting and of the refit (docs/output_obs.md, section 4)."""
 _EIGH = 25

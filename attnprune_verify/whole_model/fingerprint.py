@@ -8,8 +8,6 @@ from attnprune_verify.files import plain
 from attnprune_verify.state import digests
 from attnprune_verify.state.digests import of_document, of_text
 
-__all__ = ["fingerprint", "model_fields", "texts_fields", "versions"]
-
 _PACKAGES = ("attnprune-verify", "numpy", "scipy", "safetensors", "tokenizers")
 
 

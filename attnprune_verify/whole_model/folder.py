@@ -20,8 +20,6 @@ from attnprune_verify.whole_model.sinks import first_share, sink_lost
 from attnprune_verify.whole_model.source import Source
 from attnprune_verify.whole_model.steps import Steps
 
-__all__ = ["prune_folder", "prune_model"]
-
 
 def prune_model(
     folder: str | os.PathLike[str],

@@ -11,8 +11,6 @@ from attnprune_verify.whole_model.echoes import with_echoes
 from attnprune_verify.whole_model.loss import dense_states, loss_moments, loss_roles
 from attnprune_verify.whole_model.plan import Plan
 
-__all__ = ["prune_in_memory"]
-
 
 def prune_in_memory(
     model: PretrainedModel, ids: NDArray[np.int64], plan: Plan, zeros: Zeros | None = None

@@ -30,8 +30,6 @@ from attnprune_verify.algorithms.matrix.two_sided import solve
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.pretrained.block import Block, attend
 
-__all__ = ["JOINT_WINDOWS", "Goal", "GoalValue", "Weights", "refit_attention", "refit_together"]
-
 JOINT_WINDOWS = 16
 """Windows that f is measured on; chosen as `plan.LOSS_WINDOWS` is."""
 _FARTHEST = 4.0  # chosen: a parabola through two points is trusted up to four times the step tried

@@ -14,8 +14,6 @@ from attnprune_verify.pretrained.network import PretrainedModel
 from attnprune_verify.whole_model.blockwise import forward
 from attnprune_verify.whole_model.plan import LOSS_WINDOWS, Plan
 
-__all__ = ["dense_states", "loss_moments", "loss_roles"]
-
 
 def loss_roles(model: PretrainedModel, plan: Plan) -> dict[str, str]:
     """The maps for which the plan's methods use a metric of the loss, each with its metric."""

@@ -8,8 +8,6 @@ from attnprune_verify.algorithms.matrix.damping import Moments, MomentSum
 from attnprune_verify.algorithms.matrix.metrics import OutputSums, probe
 from attnprune_verify.pretrained.block import INPUT_OF, Block, BlockTrace
 
-__all__ = ["BlockMoments"]
-
 
 class BlockMoments:
     """Second moments of the maps' inputs, and the requested output metrics.

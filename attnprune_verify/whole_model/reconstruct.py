@@ -20,8 +20,6 @@ import numpy as np
 from attnprune_verify.algorithms.arrays import AnyArray, masked, xp_of
 from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix
 
-__all__ = ["ECHOES", "HELD", "RATE", "Slopes", "reconstructed", "steps_for"]
-
 Slopes: TypeAlias = Callable[[Mapping[Any, AnyArray], int], Mapping[Any, AnyArray]]
 """Gradients of one window's loss at some weights (out, in), by the names of their maps."""
 RATE = 0.2

@@ -20,8 +20,6 @@ from attnprune_verify.whole_model.plan import Plan
 from attnprune_verify.whole_model.source import Patches, Source
 from attnprune_verify.whole_model.workplace import Workplace
 
-__all__ = ["TOKENS", "Job", "Paths", "Request", "counted", "effort", "trusted"]
-
 Place: TypeAlias = str | os.PathLike[str]
 Paths: TypeAlias = Place | Sequence[Place]
 TOKENS = 2048

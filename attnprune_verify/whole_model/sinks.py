@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from attnprune_verify.instance.validate import Array
 
-__all__ = ["SEEN", "first_share", "sink_lost"]
-
 SEEN = 32
 """Tokens that a sink is looked for among; chosen: a pass over so few costs nothing beside the calibration."""
 _SINK = 0.5  # chosen: the first token outweighs all others; without a sink its share is about 1/32

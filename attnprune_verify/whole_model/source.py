@@ -14,8 +14,6 @@ from attnprune_verify.files import sync_folder
 from attnprune_verify.pretrained.folder import ModelFolder, inside
 from attnprune_verify.state.digests import of_file
 
-__all__ = ["Patches", "Source"]
-
 _BESIDE = frozenset(
     """
     README.md added_tokens.json chat_template.jinja chat_template.json config.json generation_config.json merges.txt

@@ -20,8 +20,6 @@ from attnprune_verify.whole_model.source import Patches, Source
 from attnprune_verify.whole_model.stored import stored_weight
 from attnprune_verify.whole_model.workplace import Workplace
 
-__all__ = ["Steps"]
-
 _INTACT = "what is kept must read back as it was written"
 
 

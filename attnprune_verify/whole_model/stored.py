@@ -10,8 +10,6 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.pretrained.tensors import Place, decoded, encoded, mapped
 
-__all__ = ["stored_weight"]
-
 
 def stored_weight(place: Place, dense: Array, pruned: PrunedMatrix) -> NDArray[Any]:
     """The new weight in the file's own type.

@@ -13,8 +13,6 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.state.keeper import Keeper
 
-__all__ = ["Workplace"]
-
 
 class Workplace:
     """DIR.partial of one request; what is missing or damaged in it is computed anew.

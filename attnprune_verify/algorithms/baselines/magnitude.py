@@ -9,8 +9,6 @@ from attnprune_verify.algorithms.selection import smallest
 from attnprune_verify.instance.validate import as_real
 from attnprune_verify.values import as_ratio
 
-__all__ = ["magnitude_mask", "random_mask"]
-
 
 def magnitude_mask(weight: ArrayLike, rho: float) -> PrunedMask:
     """Prune the entries of least magnitude in the whole matrix: True at exactly ``floor(rho * weight.size)`` of them.

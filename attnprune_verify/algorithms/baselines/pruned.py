@@ -9,8 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["PrunedMask"]
-
 
 class PrunedMask(np.ndarray[tuple[Any, ...], np.dtype[np.bool_]]):
     """A bool array, True = pruned, as SparseGPT and Wanda count.

@@ -22,8 +22,6 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.values import as_count, as_nonnegative, as_ratio
 
-__all__ = ["SparseGPTReport", "sparsegpt", "sparsegpt_from_hessian", "sparsegpt_report"]
-
 _EPS32 = float(np.finfo(np.float32).eps)
 _EPS64 = float(np.finfo(np.float64).eps)
 _CAUTION = 4.0  # two float32 programs stray by different amounts

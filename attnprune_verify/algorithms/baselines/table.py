@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from attnprune_verify.algorithms import baselines
 from attnprune_verify.instance.validate import Array
 
-__all__ = ["BASELINES", "prune_by"]
-
 BASELINES: Mapping[str, Callable[..., Any]] = {
     name.removesuffix("_mask"): program for name, program in sorted(vars(baselines).items()) if callable(program)
 }

@@ -11,8 +11,6 @@ from attnprune_verify.algorithms.selection import smallest, undecided
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.values import as_ratio
 
-__all__ = ["WandaReport", "wanda_mask", "wanda_report"]
-
 # The original works in float32: a score there carries a few roundings, so gaps below this may flip.
 _TOLERANCE = 8 * float(np.finfo(np.float32).eps)
 

@@ -10,8 +10,6 @@ from attnprune_verify.instance.layer import AttentionLayer
 from attnprune_verify.instance.problem import Instance, LayerInstance
 from attnprune_verify.instance.validate import Array
 
-__all__ = ["HeadGap", "both_sides", "gap_cost", "gaps_by_head"]
-
 _STEPS = 300
 """The default of `certified_mask_gap`."""
 _PER_OPERATION, _PER_LOGIT = 1.2e-10, 3e-5

@@ -21,8 +21,6 @@ from attnprune_verify.algorithms.gap.rounding import UNIT, gamma, relative_error
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.maps import Heads
 
-__all__ = ["MOST", "hessian", "least_curvature", "reach", "still_to_gain"]
-
 MOST = 3000
 """Entries of a support whose Hessian is set up: 72 MB, and a product for each column, minutes of one core."""
 _SHARES = (0.99, 0.9, 0.5)

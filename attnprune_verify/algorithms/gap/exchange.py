@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from attnprune_verify.algorithms.gap.one_map import OneMap
 from attnprune_verify.instance.validate import Array
 
-__all__ = ["improved", "rounded"]
-
 _CANDIDATES = 512
 """Entries of either kind in a model, the cheapest to exchange: all of them up to maps of 1024 entries."""
 

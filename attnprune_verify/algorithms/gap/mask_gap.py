@@ -15,8 +15,6 @@ from attnprune_verify.instance.validate import Array
 from attnprune_verify.oracle.ball_divergence import divergence, divergence_floor
 from attnprune_verify.values import as_count
 
-__all__ = ["BALLS", "MaskGap", "certified_mask_gap"]
-
 BALLS = 400_000
 """Allowed logits up to which balls are used: 7e-6 s each, measured at n = 128 (docs/certified_gaps.md)."""
 _COLUMNS = 50

@@ -18,8 +18,6 @@ from attnprune_verify.instance.scores import Alibi
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.maps import Heads, Problem
 
-__all__ = ["Curved", "OneMap"]
-
 _LEAST = 1e-12
 """The smallest scale of an entry against the largest: chosen, keeps quotients finite where a weight is 0."""
 

@@ -16,8 +16,6 @@ from attnprune_verify.model.maps import Fused, Heads
 from attnprune_verify.oracle import inputs
 from attnprune_verify.values import as_count, as_ratio
 
-__all__ = ["Posed", "Refitted", "as_ones", "posed", "posed_refit"]
-
 _ARRAYS = 6
 """Arrays of size (samples, heads, n, n) that are held at once."""
 

@@ -17,8 +17,6 @@ from attnprune_verify.instance.validate import Array
 from attnprune_verify.oracle.ball_divergence import divergence, divergence_slope
 from attnprune_verify.values import as_count
 
-__all__ = ["Refit", "certified_refit"]
-
 _PRODUCTS = 500
 """Products with the Hessian for one Newton step on many entries: chosen, half a second each at 2048 tokens."""
 _FLAT = 1e-13

@@ -15,8 +15,6 @@ import numpy as np
 from attnprune_verify.algorithms.gap.one_map import OneMap
 from attnprune_verify.instance.validate import Array
 
-__all__ = ["Relaxed", "floor", "projected", "relaxed"]
-
 _CLOSE = 1e-3
 """Share of the value within which the bound ends the descent: chosen, a thousandth of a ratio of two to five."""
 _FLATTEST = 1e-4

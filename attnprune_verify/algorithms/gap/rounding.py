@@ -17,8 +17,6 @@ from attnprune_verify.algorithms.gap.one_map import OneMap
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.maps import Heads
 
-__all__ = ["UNIT", "Tangent", "floor_with_rounding", "gamma", "relative_error", "sizes", "tangent"]
-
 UNIT = 2.0**-53
 """Unit roundoff of float64."""
 _EXPONENT = 2048

@@ -13,8 +13,6 @@ from attnprune_verify.algorithms.matrix.budget import Pattern
 from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix
 from attnprune_verify.values import as_count
 
-__all__ = ["Random", "own_convention", "prune_heads_by_magnitude", "prune_random"]
-
 
 @dataclass(frozen=True)
 class Random:

@@ -17,8 +17,6 @@ from attnprune_verify.instance.validate import Array, as_real
 from attnprune_verify.model.maps import Heads
 from attnprune_verify.model.softmax import bent_softmax, quiet
 
-__all__ = ["Calibration", "LayerOutcome", "RowMetrics", "by_heads", "by_masks", "by_outputs"]
-
 
 class RowMetrics(NamedTuple):
     """A block of rows of the dense attention F, and the weights of a logit's change in the metrics.

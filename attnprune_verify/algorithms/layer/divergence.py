@@ -7,8 +7,6 @@ from attnprune_verify.algorithms.layer.heads import split_heads
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.softmax import score_block
 
-__all__ = ["Divergence"]
-
 
 class Divergence:
     """KL(F || F~) = sum_ij f_ij (log f_ij - log f~_ij) of a layer's dense and changed attention.

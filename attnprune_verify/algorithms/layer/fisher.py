@@ -23,18 +23,6 @@ from attnprune_verify.algorithms.layer.fisher_rope import (
 )
 from attnprune_verify.instance.validate import Array
 
-__all__ = [
-    "centred_products",
-    "fisher_diagonal",
-    "key_metric",
-    "key_metric_size",
-    "query_metric",
-    "query_metric_size",
-    "row_weights",
-    "squared_query_metric",
-    "squared_row_weights",
-]
-
 
 def query_metric(data: Calibration, keys: Array) -> Array:
     """G_Q = scale^2 sum_i |x_i|^2 C_i for the given keys and the dense F; (heads, m, m)."""

@@ -10,8 +10,6 @@ from attnprune_verify.algorithms.layer.fisher import fisher_diagonal
 from attnprune_verify.algorithms.layer.heads import keep_largest
 from attnprune_verify.values import as_choice
 
-__all__ = ["FisherDiagonal", "prune_fisher_diagonal"]
-
 
 @dataclass(frozen=True)
 class FisherDiagonal:

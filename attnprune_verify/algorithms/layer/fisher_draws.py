@@ -22,8 +22,6 @@ from attnprune_verify.instance.mask import RowBlock
 from attnprune_verify.instance.scores import modify
 from attnprune_verify.instance.validate import Array
 
-__all__ = ["Drawn", "Estimate", "attention_rows", "draw_rows", "estimate_of", "importance"]
-
 GROUPS = 8  # chosen: a spread of 8 estimates is known to 1/sqrt(2 (8 - 1)), about a quarter
 
 

@@ -33,15 +33,6 @@ from attnprune_verify.algorithms.layer.fisher_draws import (
 from attnprune_verify.instance.rope import RoPE
 from attnprune_verify.instance.validate import Array
 
-__all__ = [
-    "Signs",
-    "estimated_key_metric",
-    "estimated_query_metric",
-    "estimated_row_weights",
-    "exact_operations",
-    "random_signs",
-]
-
 _ROWS = 64  # at a time
 Signs = Callable[[tuple[int, ...]], Array]
 """Shape (..., d) -> independent vectors w with E[w w^T] = I."""

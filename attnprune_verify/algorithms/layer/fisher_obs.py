@@ -31,8 +31,6 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.values import as_choice, as_count, as_nonnegative, as_positive
 
-__all__ = ["FisherOBS", "PrunedPair", "prune_fisher_obs"]
-
 OutputMetric = Literal["fisher", "squared", "identity"]
 
 _OUTPUT_DAMPING = 0.01  # of the mean diagonal; chosen: as much as SparseGPT's percdamp

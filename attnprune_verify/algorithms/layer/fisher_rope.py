@@ -13,8 +13,6 @@ from attnprune_verify.instance.mask import RowBlock
 from attnprune_verify.instance.rope import RoPE
 from attnprune_verify.instance.validate import Array
 
-__all__ = ["rope_key_diagonal", "rope_key_metric", "rope_query_diagonal", "rope_query_metric"]
-
 
 def rope_query_metric(data: Calibration, keys: Array) -> Array:
     """sum_i |x_i|^2 C_i; (k*heads, m, m)."""

@@ -11,8 +11,6 @@ from attnprune_verify.instance.validate import Array
 
 _T = TypeVar("_T", bound=np.generic)
 
-__all__ = ["join_heads", "keep_largest", "split_heads"]
-
 
 def split_heads(weight: NDArray[_T], heads: int) -> NDArray[_T]:
     """(d, heads*m) -> (heads, d, m); a copy."""

@@ -12,8 +12,6 @@ from attnprune_verify.algorithms.layer.fisher import centred_products, key_metri
 from attnprune_verify.instance.rope import RoPE
 from attnprune_verify.instance.validate import Array
 
-__all__ = ["key_target", "query_target"]
-
 _NOISE = 1e-14  # a hundred times what rounding leaves of a difference, relative to what was subtracted
 
 

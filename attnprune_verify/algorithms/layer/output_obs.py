@@ -17,8 +17,6 @@ from attnprune_verify.algorithms.matrix.damping import MomentSum, second_moments
 from attnprune_verify.algorithms.matrix.output_obs import OutputOBS, input_damping, prune_output_obs
 from attnprune_verify.values import as_choice, as_count
 
-__all__ = ["LayerOutputOBS", "prune_layer_output_obs"]
-
 
 @dataclass(frozen=True)
 class LayerOutputOBS(OutputOBS):

@@ -20,8 +20,6 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.model.objective import Objective
 from attnprune_verify.values import as_choice, as_count, as_lam, as_momentum, as_positive
 
-__all__ = ["PaperDescent", "descend_on_masks"]
-
 LayerReading = Literal["literal", "sum", "mean"]
 
 

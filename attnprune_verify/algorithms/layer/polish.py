@@ -15,8 +15,6 @@ from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.layer_functions import layer_relative_error
 from attnprune_verify.values import as_count, as_nonnegative, as_ratio
 
-__all__ = ["FisherOBSKL", "polish", "prune_fisher_obs_kl"]
-
 _RIDGES = (10.0, 30.0, 100.0)  # chosen: half a decade apart; the best is found on sequences that were not fitted
 _WITHOUT_SPLIT = 30.0  # chosen: the middle one, where a single sequence leaves none to compare on
 

@@ -18,8 +18,6 @@ from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.layer_functions import layer_relative_error
 from attnprune_verify.values import as_choice, as_ratio
 
-__all__ = ["PrunedLayer", "solve_layer"]
-
 
 @dataclass(frozen=True)
 class PrunedLayer:

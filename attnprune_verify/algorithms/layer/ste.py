@@ -11,8 +11,6 @@ from attnprune_verify.algorithms.layer.heads import keep_largest
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.values import as_count, as_positive
 
-__all__ = ["STE", "learn_masks"]
-
 _DECAY_FIRST, _DECAY_SECOND, _EPS = 0.9, 0.999, 1e-8  # Adam's own defaults (Kingma and Ba 2015)
 
 

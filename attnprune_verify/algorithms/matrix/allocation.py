@@ -11,8 +11,6 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.values import as_ratio
 
-__all__ = ["FINE", "GRID", "allocate", "curve_through", "measured_at"]
-
 Name = TypeVar("Name")
 
 GRID = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)

@@ -21,8 +21,6 @@ from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.maps import Heads
 from attnprune_verify.model.softmax import bent_softmax, quiet
 
-__all__ = ["AttentionGradients", "attention_backward", "random_signs", "softmax_probe"]
-
 
 class AttentionGradients(NamedTuple):
     """Gradients at the outputs of the query, key and value maps of one sequence: (n, heads*m), two (n, kv_heads*m)."""

@@ -13,8 +13,6 @@ from attnprune_verify.algorithms.selection import smallest
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import as_count, as_nonnegative
 
-__all__ = ["SparseGPTDamped", "SparseGPTOptions", "prune_magnitude", "prune_sparsegpt", "prune_wanda"]
-
 
 @dataclass(frozen=True)
 class SparseGPTOptions:

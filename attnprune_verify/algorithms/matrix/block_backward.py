@@ -9,8 +9,6 @@ from attnprune_verify.algorithms.matrix.backward import attention_backward
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.pretrained.block import Block, BlockTrace
 
-__all__ = ["BlockGradients", "attention_gradients", "block_backward"]
-
 
 class BlockGradients(NamedTuple):
     """Gradients at the outputs of the maps by role, and at the hidden states that came in; all (k, n, features)."""

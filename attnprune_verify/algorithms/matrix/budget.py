@@ -10,8 +10,6 @@ from attnprune_verify.algorithms.selection import FEW, smallest, smallest_of
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import as_count
 
-__all__ = ["Budget", "KeepingZeros", "Pattern", "PerBlock", "Share", "as_pattern", "choose_by_group", "without_zeros"]
-
 
 class Budget(Protocol):
     """A rule that selects the entries to prune among the next inputs, for all outputs."""

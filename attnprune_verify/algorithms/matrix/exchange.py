@@ -21,8 +21,6 @@ from attnprune_verify.algorithms.matrix.budget import Pattern
 from attnprune_verify.algorithms.matrix.two_sided import Pruned, in_metric
 from attnprune_verify.algorithms.selection import smallest
 
-__all__ = ["best_exchange", "exchange", "two_sided_objective"]
-
 _TOLERANCE = 1e-7  # of the objective: smaller gains are left
 _TOGETHER = 16  # groups whose moves are looked at together
 _MOST_SUPPORTS = 70  # 4:8; larger groups stay as the pass chose them

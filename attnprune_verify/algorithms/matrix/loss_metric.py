@@ -11,8 +11,6 @@ from attnprune_verify.algorithms.matrix.metrics import LOSS_METRICS, OutputSums
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.pretrained.network import Family, PretrainedModel
 
-__all__ = ["loss_gradient", "loss_metrics", "loss_metrics_by_block"]
-
 
 def loss_metrics(
     model: PretrainedModel,

@@ -26,8 +26,6 @@ from attnprune_verify.model.maps import Heads
 from attnprune_verify.pretrained.block import Block, BlockTrace
 from attnprune_verify.values import as_choice
 
-__all__ = ["LOSS_METRICS", "OUTPUT_METRICS", "OutputSums", "OutputRows", "output_blocks", "probe"]
-
 _LARGEST_BLOCK = 512  # outputs; chosen: the metric's products cost tokens times outputs times this
 
 

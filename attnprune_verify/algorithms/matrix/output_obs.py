@@ -27,18 +27,6 @@ _SWEEPS = 50  # chosen: a limit only, `exchange` ends where no exchange helps
 # tokens are many. Chosen: by benchmarks/choose_damping.py, with 2 to 16 tokens a feature.
 _SHARE, _FEW = 0.3, 5
 
-__all__ = [
-    "OutputOBS",
-    "PrunedMatrix",
-    "from_blocks",
-    "in_blocks",
-    "input_damping",
-    "prune_output_obs",
-    "prune_output_only",
-    "usable_metric",
-    "used_metrics",
-]
-
 
 class PrunedMatrix(NamedTuple):
     """A weight (out, in) with zeros where `kept` is False."""

@@ -9,8 +9,6 @@ from attnprune_verify.algorithms.matrix.damping import Moments
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.values import as_ratio
 
-__all__ = ["outlier_share", "owl_ratios"]
-
 Name = TypeVar("Name")
 
 

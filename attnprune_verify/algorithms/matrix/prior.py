@@ -26,8 +26,6 @@ from attnprune_verify.algorithms.matrix.two_sided import refit
 from attnprune_verify.algorithms.selection import smallest
 from attnprune_verify.instance.validate import Array
 
-__all__ = ["ALPS", "LADMM", "Surgeon", "prune_alps", "prune_l_admm", "prune_surgeon"]
-
 
 @dataclass(frozen=True)
 class LADMM:

@@ -10,8 +10,6 @@ from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix
 from attnprune_verify.algorithms.methods import METHODS, matrix_options
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["prune_matrix"]
-
 
 def prune_matrix(
     method: str,

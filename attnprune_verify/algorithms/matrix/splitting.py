@@ -28,8 +28,6 @@ from attnprune_verify.algorithms.arrays import AnyArray, diagonal, is_large, mas
 from attnprune_verify.algorithms.matrix.budget import Budget
 from attnprune_verify.algorithms.matrix.two_sided import Pruned, by_block, in_metric, side_by_side
 
-__all__ = ["split"]
-
 _PENALTY, _ITERATIONS, _LOOK_EVERY, _SETTLED_FROM = 0.1, 300, 3, 30  # ALPS's program
 _GROWTH = ((0.1, 1.3), (0.005, 1.2), (0.0, 1.1))  # factor of the penalty where more than this share of the kept changed
 _SETTLED = 0.0003  # ALPS's program

@@ -19,8 +19,6 @@ from attnprune_verify.algorithms.arrays import (
 )
 from attnprune_verify.algorithms.matrix.budget import Budget
 
-__all__ = ["Pruned", "by_block", "in_metric", "prune_two_sided", "refit", "side_by_side", "solve"]
-
 _SOLVED = 1e-28  # of the first residual's square: what is left is rounding
 _ENOUGH = 4e-3  # of the objective, for large weights; chosen: an iteration more of annealing gains more for its time
 

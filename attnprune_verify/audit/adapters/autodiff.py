@@ -14,8 +14,6 @@ import numpy as np
 from attnprune_verify.audit.adapters.subjects import functions_of, made, named_parameters, titled, together
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["jax_functions", "jax_loss", "torch_functions", "torch_loss"]
-
 Function = Callable[..., Any]
 Arguments = dict[str, Any]
 

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from attnprune_verify.audit.adapters.subjects import linear, made, sequences, swept, titled
 
-__all__ = ["llm_compressor_sparsegpt", "llm_compressor_wanda", "sparsegpt", "wanda"]
-
 Modifier = Callable[..., Any]
 
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from attnprune_verify.audit.adapters.subjects import linear, made, named_parameters, sequences, swept, titled
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["original_sparsegpt", "original_wanda"]
-
 # What the published programs call the contract's options.
 _SWEEP = {
     "prune_n": ("prune_n", "prunen"),

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["functions_of", "linear", "made", "named_parameters", "sequences", "swept", "titled", "together"]
-
 _KINDS = inspect.Parameter
 
 

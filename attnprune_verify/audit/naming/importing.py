@@ -9,8 +9,6 @@ from types import FunctionType, ModuleType
 from attnprune_verify.audit.subject.process import Subject
 from attnprune_verify.audit.subject.target import Target, source_file
 
-__all__ = ["import_lines"]
-
 # Modules that a snippet, or what it needs, has imported before the subject: a file of the same name needs a loader.
 _TAKEN = frozenset({*sys.stdlib_module_names, "numpy", "attnprune_verify", "torch", "jax", "ml_dtypes"})
 

@@ -11,10 +11,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "DIGITS", "FEW", "SMALLEST", "by_formula", "doubtless", "fewer", "formula_of", "rounded", "shorter", "smallest",
-]  # fmt: skip
-
 SMALLEST = "the smallest found"
 DIGITS = (0, 1, 2)  # chosen: as few as a reader compares by eye
 FEW = 8  # chosen: numbers that fit beside each other on a line, and are compared one by one

@@ -3,8 +3,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["follows_curve", "format_factor"]
-
 _FEWEST = 60  # weights that tell whether they are a function of the distance
 _JAGGED = 0.05  # half the mean square of an error's differences between neighbours, over its variance: of noise 1
 

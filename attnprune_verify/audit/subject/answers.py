@@ -7,8 +7,6 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-__all__ = ["Answer", "Ended", "NoAnswer", "NotAccepted", "OurError", "SubjectLost", "ours"]
-
 
 @dataclass(frozen=True)
 class Answer:

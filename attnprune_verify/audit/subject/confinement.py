@@ -7,8 +7,6 @@ from typing import Any
 
 from attnprune_verify.audit.subject import landlock, limits, namespaces, syscalls, view
 
-__all__ = ["CHOICES", "NOTHING", "OFF", "put_in_force"]
-
 CHOICES = ("available", "required", "off")
 NOTHING: dict[str, Any] = {"kind": "none", "abi": None, "closed": []}
 OFF: dict[str, Any] = {"kind": "off", "abi": None, "closed": []}

@@ -4,8 +4,6 @@ import os
 import site
 from collections.abc import Mapping
 
-__all__ = ["CACHES", "KEPT", "ONE_THREAD", "environment"]
-
 KEPT = (
     *("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME", "TZ"),
     *("VIRTUAL_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"),

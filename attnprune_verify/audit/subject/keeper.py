@@ -20,8 +20,6 @@ from typing import Any
 
 from attnprune_verify.audit.subject import confinement, limits, namespaces, view
 
-__all__ = ["TOO_MUCH_MEMORY", "control", "keep", "main"]
-
 TOO_MUCH_MEMORY = 199  # the exit code
 _OWN_COPIES = 2  # below the keeper: the first process of the namespaces, and the subject
 _MOMENT = 0.2

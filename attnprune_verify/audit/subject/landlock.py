@@ -10,8 +10,6 @@ import stat
 import struct
 from collections.abc import Iterable
 
-__all__ = ["LISTED", "READ", "USED", "WRITTEN", "abi", "restrict"]
-
 _CREATE, _ADD, _RESTRICT = 444, 445, 446  # the same on every architecture
 _VERSION = 1  # flag of _CREATE: only tell the ABI
 _EXECUTE, _WRITE, _READ_FILE, _READ_FOLDER = 1, 2, 4, 8

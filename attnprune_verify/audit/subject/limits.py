@@ -4,8 +4,6 @@ import os
 import time
 from collections.abc import Iterable
 
-__all__ = ["LARGEST_FILE", "MEMORY", "descendants", "limit_resources", "memory", "processor_seconds"]
-
 MEMORY = (8 << 30) + (os.cpu_count() or 1) * (64 << 20)  # bytes a subject may hold, with its threads' stacks
 LARGEST_FILE = 1 << 30  # bytes of one file; chosen: as much as its temporary folder in memory holds
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096

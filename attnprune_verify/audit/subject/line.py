@@ -19,8 +19,6 @@ from typing import Any
 from attnprune_verify.audit.subject import keeper, limits, reach, start, wire, worker
 from attnprune_verify.audit.subject.target import Target
 
-__all__ = ["Allowance", "Line", "LineBroken"]
-
 _HEADER = 1 << 16  # bytes an answer may have beyond its arrays: names, shapes, a message, a list of parameters
 _PATIENCE = 10.0  # seconds to wait for a process that has been told to end
 _MOMENT = 0.25  # seconds between two looks at a subject that has not answered

@@ -7,8 +7,6 @@ are themselves. Whoever may make none goes without.
 import ctypes
 import os
 
-__all__ = ["CLOSED", "drop_rights", "enter"]
-
 # CLONE_NEWIPC, NEWUSER, NEWPID, NEWNET of linux/sched.h.
 _IPC, _USER, _PROCESSES, _NETWORK = 0x8000000, 0x10000000, 0x20000000, 0x40000000
 _OWN = _IPC | _PROCESSES | _NETWORK

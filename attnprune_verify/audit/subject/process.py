@@ -24,8 +24,6 @@ from attnprune_verify.audit.subject.reach import path_of_subjects
 from attnprune_verify.audit.subject.target import Target
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["Here", "Subject"]
-
 SECONDS_PER_CALL = 30.0  # of processor time, as the contract says
 WALL_FACTOR = 10  # so many times that in all, as the contract says
 SECONDS_TO_START = 120.0  # chosen: torch and jax together take ten on a cold disk

@@ -12,8 +12,6 @@ from typing import Any
 import attnprune_verify
 from attnprune_verify.audit.subject.target import Target, source_file
 
-__all__ = ["folders_of", "leave_working_directory", "path_of_subjects", "plan"]
-
 _LIBRARIES = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/nix/store", "/gnu/store")
 # Below /etc; no secrets.
 _SETTINGS = ("ld.so.cache", "ld.so.preload", "localtime", "passwd", "group", "nsswitch.conf", "alternatives")

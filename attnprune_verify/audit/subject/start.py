@@ -15,8 +15,6 @@ from attnprune_verify.audit.subject import keeper, worker
 from attnprune_verify.audit.subject.environment import environment
 from attnprune_verify.audit.subject.target import Target
 
-__all__ = ["Channels", "kill_group", "memory_file", "order_file", "signal_name", "started"]
-
 _HOME = str(Path(attnprune_verify.__file__).parents[1])
 # The folder that the package is in is on the path for this import alone.
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from attnprune_verify.audit.subject.{0} import main; del sys.path[0]; main()"  # noqa: E501

@@ -9,8 +9,6 @@ import os
 import struct
 import sys
 
-__all__ = ["CLOSED", "ON_A_DISK", "join_new_keyring", "refuse"]
-
 CLOSED = ["network", "unix-sockets", "ipc", "keyring", "unnamed-memory"]
 """What is closed by `refuse`."""
 ON_A_DISK = "attributes"

@@ -15,8 +15,6 @@ from attnprune_verify.files import read_regular
 from attnprune_verify.state.digests import of_files
 from attnprune_verify.values import nearest
 
-__all__ = ["Target", "fingerprint", "parse_target", "source_file", "target_of"]
-
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*", re.UNICODE)
 
 

@@ -9,8 +9,6 @@ from attnprune_verify.audit.subject.confinement import CHOICES
 from attnprune_verify.audit.subject.process import SECONDS_PER_CALL, Subject
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["Terms", "drawn"]
-
 _SEEDS = 1 << 32  # chosen: as many as NumPy's old generators took, and a number that one can retype
 
 

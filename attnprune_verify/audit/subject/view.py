@@ -8,8 +8,6 @@ import ctypes
 import os
 from collections.abc import Iterable
 
-__all__ = ["CLOSED", "DEVICES", "SHARED", "mount_own"]
-
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 """Devices that may be read and written. Those of a GPU (``/dev/nvidia*``) belong here once GPU subjects are audited."""
 SHARED = "/dev/shm"

@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Spans", "changed", "decode", "encode", "placed", "taken"]
-
 _array_of, _frombuffer, _ndarray, _generic = np.asarray, np.frombuffer, np.ndarray, np.generic
 _empty, _zeros = np.empty, np.zeros
 _dumps, _loads, _pack, _unpack = json.dumps, json.loads, struct.pack, struct.unpack

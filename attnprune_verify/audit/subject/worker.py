@@ -22,8 +22,6 @@ from typing import Any
 from attnprune_verify.audit.subject import wire
 from attnprune_verify.audit.subject.functions import Functions, line_of, load, version_of
 
-__all__ = ["ENDED", "HEADER", "TICKET", "main", "serve"]
-
 ENDED = b"ended   "
 TICKET = 16  # bytes
 HEADER = struct.Struct("<QQQ")  # how long the JSON is, how large the memory, how much of it a pipe holds at once

@@ -12,8 +12,6 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.state.keeper import Keeper
 from attnprune_verify.values import as_nonnegative
 
-__all__ = ["Checkpoint"]
-
 _NAME = "campaign.json"
 _EVERY = 2.0
 """Seconds between two writes; chosen: at most so much work is lost, and writing costs less than a thousandth of it."""

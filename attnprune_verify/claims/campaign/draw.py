@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from attnprune_verify.values import as_count
 
-__all__ = ["GROUPS", "LANES_A_GROUP", "Draw", "Sizes", "groups", "locate", "own_generator"]
-
 GROUPS = 32  # chosen: 2^15 instances in a chunk
 LANES_A_GROUP = 1024  # chosen: a vector of float64 of 8 KiB stays in the first cache
 _CHUNK = GROUPS * LANES_A_GROUP

@@ -13,8 +13,6 @@ from attnprune_verify.claims.cases.supply import Instances
 from attnprune_verify.claims.core import Claim
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["Examined", "confirmed", "examine", "refuse_other_slack"]
-
 _WORDS = {NOT_MET: "not met", HOLDS: "holds", UNDECIDED: "undecided", VIOLATED: "violated"}
 _LARGEST = 4096
 """Up to this n^2 d^2 the worst instance is confirmed: enclosing the eigenvalues of larger matrices takes minutes."""

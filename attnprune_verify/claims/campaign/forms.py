@@ -11,8 +11,6 @@ from attnprune_verify.claims.cases.quantities import Quantities
 from attnprune_verify.claims.cases.relation import Relation, equal
 from attnprune_verify.claims.core import Claim, Margin
 
-__all__ = ["FORMS", "margin_of"]
-
 
 def _gradient(q: Quantities) -> Relation:
     """<W o (X^T p X) + lam M, V> against the derivative of the literal loss along V, the instance's own direction.

@@ -28,8 +28,6 @@ from attnprune_verify.claims.core import Claim
 from attnprune_verify.claims.judging.trial import Trial, certain, try_case
 from attnprune_verify.theory.numbers.arithmetic import FLOAT, Undecidable
 
-__all__ = ["Group", "attackable", "case_of", "decide"]
-
 ROUNDING = 1e-9
 """One by one in float64: a relative slack above minus this is not looked at, a smaller one is decided by balls."""
 BALLS_A_GROUP = 4

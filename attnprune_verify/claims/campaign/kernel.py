@@ -10,8 +10,6 @@ import scipy
 from attnprune_verify.claims.judging.verdict_cache import code_and_libraries
 from attnprune_verify.state.digests import of_arrays
 
-__all__ = ["code", "kernel"]
-
 
 @cache
 def kernel() -> dict[str, str]:

@@ -16,8 +16,6 @@ from attnprune_verify.claims.core import Claim
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import as_count
 
-__all__ = ["DEFAULT_SIZES", "CampaignPlan", "as_sizes"]
-
 DEFAULT_SIZES = Sizes((2, 8), (2, 8))
 _LARGEST = 64  # chosen: a lane of 64 x 64 logits is 32 KiB, 1024 of them 32 MiB
 _SEEDS = 2**64  # seeds are words of 64 bits

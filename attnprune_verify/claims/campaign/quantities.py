@@ -17,8 +17,6 @@ from attnprune_verify.theory.numbers.arithmetic import Arithmetic, Undecidable
 from attnprune_verify.theory.numbers.lane_arithmetic import LANES, eigenvalues, lapack_error, stacked
 from attnprune_verify.theory.numbers.lanes import Lane, Slope, U, middle
 
-__all__ = ["LaneCase", "LaneQuantities"]
-
 _Array = NDArray[np.float64]
 
 

@@ -17,8 +17,6 @@ from attnprune_verify.claims.core import Claim
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import as_count
 
-__all__ = ["CampaignResult", "run_campaign"]
-
 Progress = Callable[[int, int], object]
 
 

@@ -12,8 +12,6 @@ from typing import Any
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import as_count, as_number
 
-__all__ = ["Tally", "LeastSlack"]
-
 
 @dataclass(frozen=True)
 class LeastSlack:

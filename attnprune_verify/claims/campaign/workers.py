@@ -17,8 +17,6 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.extras import need
 from attnprune_verify.state.processes import DEATHS, WAITING, WorkersLost, unordered
 
-__all__ = ["Found", "judge_group", "perform", "refuse_missing_dask"]
-
 _ADDRESS = re.compile(r"inproc://\S+|((tcp|tls|ucx|wss?)://)?(\[[0-9a-fA-F:.%]+\]|[^\s/:\[\]]+):\d{1,5}")
 
 

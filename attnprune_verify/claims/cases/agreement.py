@@ -7,8 +7,6 @@ import numpy as np
 from attnprune_verify.claims.cases.quantities import Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_most
 
-__all__ = ["agree", "conformable"]
-
 _TOLERANCE = 1e-9  # chosen: far above rounding of a well-conditioned sum, far below what any wrong form differs by
 
 

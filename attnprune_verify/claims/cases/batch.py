@@ -12,8 +12,6 @@ from attnprune_verify.claims.cases.case import Case
 from attnprune_verify.claims.cases.quantities import Quantities
 from attnprune_verify.theory.numbers.arithmetic import Arithmetic
 
-__all__ = ["Batch", "more_samples", "problem", "tokens"]
-
 
 class Batch(Quantities):
     """The case's X and its `others`, k samples in all; for k = 1 the numbers are those of `Quantities`.

@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-__all__ = ["computed_once", "same_in_copies"]
-
 _T = TypeVar("_T")
 
 

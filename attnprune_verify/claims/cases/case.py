@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from attnprune_verify.instance.problem import Instance
 
-__all__ = ["Case", "from_instance"]
-
 
 @dataclass(frozen=True)
 class Case:

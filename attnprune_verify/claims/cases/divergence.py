@@ -6,8 +6,6 @@ import numpy as np
 
 from attnprune_verify.claims.cases.quantities import Quantities
 
-__all__ = ["divergence_of"]
-
 
 def divergence_of(q: Quantities, V: Any) -> Any:
     """sum_i KL(f_i || softmax(X V X^T)_i) = sum_i log sum_j f_ij exp D_ij - sum_j f_ij D_ij, D the change of logits."""

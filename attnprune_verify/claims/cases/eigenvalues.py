@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from attnprune_verify.theory.numbers.arithmetic import BALL, FLOAT, Arithmetic, Undecidable
 
-__all__ = ["eigenvalues", "extreme_eigenvalues", "positive_definite", "spectral_norm"]
-
 _Balls: TypeAlias = NDArray[Any]
 """An object array of balls."""
 

@@ -8,8 +8,6 @@ from attnprune_verify.claims.cases.eigenvalues import spectral_norm
 from attnprune_verify.claims.cases.quantities import Quantities
 from attnprune_verify.theory.numbers.arithmetic import FLOAT
 
-__all__ = ["Pair", "PairPoint", "norm_of_pair"]
-
 
 class PairPoint(NamedTuple):
     """Values at one (M_Q, M_K): c and p by head and row (allowed positions), L_attn's gradients in both masks, keys."""

@@ -4,8 +4,6 @@ from attnprune_verify.claims.cases.quantities import Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_least
 from attnprune_verify.theory.formulas import paper
 
-__all__ = ["as_printed", "pl_inequality"]
-
 
 def pl_inequality(q: Quantities, half_mu: object) -> Relation:
     """||grad L||^2 >= (mu/2)(||c||^2 + 2 lam^2/mu ||M||^2 - xi), multiplied out so that mu = 0 needs no division."""

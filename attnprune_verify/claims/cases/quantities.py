@@ -22,8 +22,6 @@ from attnprune_verify.claims.cases.case import Case
 from attnprune_verify.claims.cases.eigenvalues import eigenvalues, positive_definite, spectral_norm
 from attnprune_verify.theory.numbers.arithmetic import BALL, FLOAT, Arithmetic, Undecidable, along, derivative_part
 
-__all__ = ["Lifted", "Quantities", "in_floats", "variance"]
-
 Lifted: TypeAlias = Any
 """A number or an array in the arithmetic of its quantities: floats, or balls of flint, which has no types."""
 

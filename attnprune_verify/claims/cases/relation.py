@@ -7,21 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = [
-    "Relation",
-    "agrees_to",
-    "at_least",
-    "at_most",
-    "attained",
-    "decide",
-    "equal",
-    "kind_of",
-    "less",
-    "numbers",
-    "scaled",
-    "slack",
-]
-
 _IDENTITY_RADIUS = 1e-15
 """An identity is consistent in ball arithmetic when both sides overlap and the balls are this small relatively."""
 

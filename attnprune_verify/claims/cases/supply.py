@@ -11,8 +11,6 @@ from numpy.random import Generator
 from attnprune_verify.claims.cases.case import Case, from_instance
 from attnprune_verify.instance.families import FAMILIES
 
-__all__ = ["Arrays", "Draft", "Fixed", "Instances", "Supply", "moved", "read_mask"]
-
 
 class Draft(NamedTuple):
     """Drawn values, before a supply makes a case of them; the seed is for what the supply adds."""

@@ -13,19 +13,6 @@ from attnprune_verify.claims.cases.case import Case
 from attnprune_verify.claims.cases.quantities import Quantities
 from attnprune_verify.theory.formulas import sharp
 
-__all__ = [
-    "below_start",
-    "descend",
-    "lowest_loss",
-    "minimiser",
-    "moving",
-    "sharp_L",
-    "simple_L",
-    "standing_still",
-    "step_below",
-    "upper_constant",
-]
-
 _NEWTON_STEPS, _HALVINGS = 30, 8  # chosen: digits double in each step; a step is halved until the loss falls
 _BISECTIONS, _FAR = 40, 1e9  # a width of 2^-40 of the interval; beyond 1e9 a level set counts as unbounded
 _STILL: ContextVar[list[int] | None] = ContextVar("_STILL", default=None)

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from attnprune_verify.claims.cases.quantities import Quantities
 from attnprune_verify.model import attention
 
-__all__ = ["DERIVED", "EVERY_PLACE", "slopes"]
-
 Meaning: TypeAlias = Callable[[Quantities], Any]
 _Array = NDArray[np.float64]
 

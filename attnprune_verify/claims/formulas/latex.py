@@ -6,8 +6,6 @@ from contextlib import suppress
 from attnprune_verify.claims.formulas.letters import names_of
 from attnprune_verify.claims.formulas.notation import Clause, Node, Unreadable, clauses
 
-__all__ = ["in_latex"]
-
 _RELATIONS = {"<=": r"\le", ">=": r"\ge", "=": "=", "<": "<", ">": ">"}
 _WORDS = (
     "alpha", "beta", "delta", "eta", "gamma", "kappa", "lambda", "mu", "rho", "sigma", "tau", "theta", "xi",

@@ -16,8 +16,6 @@ from attnprune_verify.claims.formulas.derived_letters import DERIVED, EVERY_PLAC
 from attnprune_verify.claims.formulas.noted_letters import NOTED
 from attnprune_verify.claims.formulas.walked_letters import WALKED, along_gradient, directional_step, step
 
-__all__ = ["COMMON", "OF_CLAIM", "Letters", "letters_of", "names_of"]
-
 Meaning = Callable[[Quantities], Any]
 """What a letter stands for at a case: a number or an array."""
 Letters = Mapping[str, Meaning]

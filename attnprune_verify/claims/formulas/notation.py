@@ -16,8 +16,6 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-__all__ = ["Clause", "Node", "Unreadable", "clauses"]
-
 RELATIONS = ("<=", ">=", "=", "<", ">")
 FUNCTIONS = ("sqrt", "exp", "log", "W0", "diag", "tr", "rank", "floor", "ceil", "det", "lambda_min", "lambda_max")
 SEVERAL = ("min", "max")

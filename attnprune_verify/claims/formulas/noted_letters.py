@@ -5,9 +5,6 @@ Only those that are no single word: the reader of formulas is given them.
 
 from collections.abc import Mapping
 
-__all__ = ["NOTED"]
-
-
 NOTED: Mapping[str, tuple[str, ...]] = {
     "eq:mean_thm": ("min_t <grad f(x + t (y - x)), y - x>", "max_t <grad f(x + t (y - x)), y - x>"),
     "exp:mask_stays_in_box": ("min_{t<141} min_ij (M_t)_ij",),

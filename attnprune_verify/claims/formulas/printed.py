@@ -19,8 +19,6 @@ from attnprune_verify.theory.formulas import conditions, momentum, newton, paper
 from attnprune_verify.theory.formulas.formula import FORMULAS, Formula
 from attnprune_verify.theory.numbers.arithmetic import FLOAT
 
-__all__ = ["formulas_of", "misprint", "misprinted", "read"]
-
 _FUNCTIONS: Mapping[str, Callable[..., float]] = {
     "sqrt": math.sqrt,
     "exp": math.exp,

@@ -17,8 +17,6 @@ from attnprune_verify.claims.formulas.letters import COMMON, Letters
 from attnprune_verify.claims.formulas.notation import Clause, Node, Unreadable, clauses
 from attnprune_verify.theory.numbers.arithmetic import FLOAT
 
-__all__ = ["Link", "Printed", "Scope", "value"]
-
 
 class Scope:
     """The letters at one case: definitions of the text, letters of the claim, the case's values, the problem's own."""

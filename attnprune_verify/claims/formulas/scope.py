@@ -13,8 +13,6 @@ from attnprune_verify.claims.cases.supply import Arrays, Fixed, Instances, Suppl
 from attnprune_verify.claims.core import Claim, Strength
 from attnprune_verify.claims.formulas.letters import letters_of
 
-__all__ = ["hypotheses", "limits", "quantifier", "sentence"]
-
 _MASKS = {
     "full": "no attention mask",
     "causal": "the causal attention mask",

@@ -5,8 +5,6 @@ import re
 from attnprune_verify.claims.core import Claim
 from attnprune_verify.claims.formulas.scope import hypotheses
 
-__all__ = ["SYMBOLS", "symbols_of"]
-
 SYMBOLS: dict[str, str] = {
     "L_attn": "the attention error, half the sum of the squared entries of c (of several samples the mean)",
     "f(M)": "the attention matrix at M: the softmax of the rows of X (M o W) X^T over the allowed positions",

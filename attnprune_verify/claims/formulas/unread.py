@@ -5,8 +5,6 @@ Their sentences have digests in the tests, like all others.
 
 from collections.abc import Mapping
 
-__all__ = ["REASONS", "UNREAD"]
-
 REASONS: Mapping[str, tuple[str, ...]] = {
     "the printed text is the mistake: what is computed is how it differs from what is meant": (
         "alg:mask_gd-literal",

@@ -8,8 +8,6 @@ import numpy as np
 
 from attnprune_verify.claims.cases.quantities import Quantities
 
-__all__ = ["WALKED", "along_gradient", "directional_step", "step"]
-
 Meaning: TypeAlias = Callable[[Quantities], Any]
 _C_PLUS = (39 + 55 * math.sqrt(33)) / 1152  # the largest curvature of a row (new:row_hessian)
 

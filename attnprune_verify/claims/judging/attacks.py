@@ -16,8 +16,6 @@ from attnprune_verify.claims.judging.judge import judge
 from attnprune_verify.claims.registry import claims
 from attnprune_verify.files import lines, write_whole
 
-__all__ = ["best_attack", "main"]
-
 _LARGEST = 3000
 """Characters a stored attack may take."""
 

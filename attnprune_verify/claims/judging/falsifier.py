@@ -20,8 +20,6 @@ from attnprune_verify.claims.core import Claim, Strength
 from attnprune_verify.claims.judging.trial import Trial
 from attnprune_verify.files import read_lines
 
-__all__ = ["QUICK", "THOROUGH", "Effort", "attack", "stored_attacks"]
-
 
 class Effort(NamedTuple):
     """Effort of an attack: family cases kept for limits, examples drawn, optimiser starts, evaluations per start."""

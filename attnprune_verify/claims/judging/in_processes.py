@@ -10,8 +10,6 @@ from attnprune_verify.claims.judging.judge import Judgement, judge_safely
 from attnprune_verify.claims.judging.verdict_cache import in_words_of_json, judgement_in
 from attnprune_verify.state.processes import unordered
 
-__all__ = ["judgements", "worthwhile"]
-
 _SHARE = 60
 """Statements with quick effort that are worth a process: it starts in as many processor seconds as 20 of them take.
 

@@ -21,8 +21,6 @@ from attnprune_verify.claims.judging.rounded import rounded
 from attnprune_verify.claims.judging.trial import Trial, certain, matters, try_case
 from attnprune_verify.theory.numbers.arithmetic import BALL, EXACT, FLOAT, Arithmetic, working_precision
 
-__all__ = ["Judgement", "judge", "judge_safely"]
-
 ROUNDING = 1e-9
 """Relative slack that float64 may lose: a smaller violation is not looked at, a larger one is decided by balls."""
 ATTAINED = 0.999

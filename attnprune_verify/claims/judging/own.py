@@ -18,8 +18,6 @@ from attnprune_verify.claims.judging.judge import Judgement, judge_safely
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.theory.numbers.arithmetic import FLOAT, working_precision
 
-__all__ = ["claims_of", "judge_own", "unlike_formula"]
-
 _CASES = 16  # chosen: as many as the formulas of the paper's statements are read back on
 _CLOSE = 1e-7  # chosen: the sides are computed in float64 along two ways
 Pair = tuple[float, float]

@@ -12,8 +12,6 @@ from attnprune_verify.claims.core import Claim
 from attnprune_verify.claims.judging.trial import Trial, try_case
 from attnprune_verify.theory.numbers.arithmetic import BALL, FLOAT, working_precision
 
-__all__ = ["rounded"]
-
 _MORE_DIGITS = 3  # chosen: digits behind the leading one; more are no simpler than the number found
 _CLEARLY = 1e-6  # chosen: a thousand times the relative slack that float64 may lose (`judge.ROUNDING`)
 _ROUNDS = 3  # chosen: where one number is simple, another may become so

@@ -7,8 +7,6 @@ from attnprune_verify.claims import registry
 from attnprune_verify.claims.core import Claim, Verdict
 from attnprune_verify.claims.judging.judge import Judgement
 
-__all__ = ["Standing"]
-
 
 class Standing:
     """Judgements by claim, each made once; once one statement fails, those joined with it are not judged."""

@@ -15,8 +15,6 @@ import attnprune_verify
 from attnprune_verify.state.digests import of_document, of_files, of_text, versions
 from attnprune_verify.state.sealed import keep_document, kept_document
 
-__all__ = ["code_key", "folder", "keep", "keep_page", "kept", "kept_page"]
-
 _LIBRARIES = ("numpy", "scipy", "python-flint", "mpmath", "autograd")
 _NO_PAGE = ("cli", "spec", "audit")  # floors on which no page of a statement depends
 

@@ -13,8 +13,6 @@ from attnprune_verify.claims.core import Claim, Margin, Unmet, relations
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.theory.numbers.arithmetic import BALL, FLOAT, Arithmetic, Undecidable, working_precision
 
-__all__ = ["Trial", "certain", "matters", "try_case"]
-
 _SHARE = 0.1  # chosen: a tenth of the square in the attention term makes that term matter
 _LARGEST = 200
 """Up to this n d the matrix of Pi A is formed."""

@@ -20,8 +20,6 @@ from attnprune_verify.claims.judging.falsifier import Effort
 from attnprune_verify.claims.judging.judge import Judgement
 from attnprune_verify.claims.judging.trial import Trial
 
-__all__ = ["code_and_libraries", "in_words_of_json", "judgement_in", "keep", "kept"]
-
 _ABOVE = ("cli", "report", "spec", "audit")  # floors that no verdict depends on
 _PLAIN = ("tried", "met", "slack", "best", "certified", "undecided", "reason", "error", "misprint")
 _TRIALS = ("worst", "nearest", "witness", "smallest")

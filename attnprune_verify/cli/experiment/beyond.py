@@ -8,8 +8,6 @@ import click
 
 from attnprune_verify.cli.terminal.number import NUMBER
 
-__all__ = ["command"]
-
 
 @click.command("beyond")
 @click.option(

@@ -7,8 +7,6 @@ from typing import Any
 
 import click
 
-__all__ = ["carried_out", "chosen", "keeps_runs"]
-
 _HOW = ("out", "jobs", "plots", "form", "quiet")
 
 

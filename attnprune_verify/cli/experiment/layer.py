@@ -10,8 +10,6 @@ from attnprune_verify.cli.experiment.kept_runs import carried_out, chosen, keeps
 from attnprune_verify.cli.terminal.lazy import NamingMethods
 from attnprune_verify.cli.terminal.number import NUMBER
 
-__all__ = ["command"]
-
 
 @click.command("layer", cls=NamingMethods)
 @click.argument("folder", type=click.Path(path_type=Path))

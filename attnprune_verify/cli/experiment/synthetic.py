@@ -9,8 +9,6 @@ import click
 from attnprune_verify.cli.experiment.kept_runs import carried_out, chosen, keeps_runs
 from attnprune_verify.cli.terminal.number import NUMBER
 
-__all__ = ["command"]
-
 
 @click.command("synthetic")
 @click.option(

@@ -5,8 +5,6 @@ from collections.abc import Collection
 import click
 from click.core import ParameterSource
 
-__all__ = ["refuse_beside"]
-
 
 def refuse_beside(choice: str, names: Collection[str]) -> None:
     """Refuse the options of these names where the command line of the running command gives them.

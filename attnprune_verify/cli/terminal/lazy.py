@@ -7,8 +7,6 @@ from textwrap import fill
 
 import click
 
-__all__ = ["LazyGroup", "NamingMethods", "lazy_group"]
-
 
 class LazyGroup(click.Group):
     """Commands as ``name -> (module, one line)``; the error for an unknown name lists the nearest ones."""

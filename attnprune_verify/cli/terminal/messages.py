@@ -4,8 +4,6 @@ import re
 
 import click
 
-__all__ = ["rule_first"]
-
 _KINDS = {"float": "a number", "integer": "a whole number"}
 _USUAL = {
     "--sparsity": "--rho",

@@ -6,8 +6,6 @@ from typing import Any
 
 import click
 
-__all__ = ["NUMBER"]
-
 
 class _Number(click.types.FloatParamType):
     """A float; a nonzero number that float64 turns into 0 or an infinity is refused, since another would be judged."""

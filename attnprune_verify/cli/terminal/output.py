@@ -19,8 +19,6 @@ from attnprune_verify.files import write_whole
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["EXIT", "deliver", "interrupted", "laid_out", "output_file", "plotted", "reader_left"]
-
 EXIT = {"passed": 0, "failed": 1, "incomplete": 3}
 _NARROWEST = 80  # a terminal's traditional width
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 
-__all__ = ["EVERY", "ProgressLines", "progress_bar", "stages", "time_left"]
-
 EVERY = 30.0
 """Chosen: seconds between two lines where stderr is no terminal."""
 

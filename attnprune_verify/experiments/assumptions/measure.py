@@ -23,8 +23,6 @@ from attnprune_verify.theory.formulas import paper, sharp
 from attnprune_verify.theory.numbers.balls import log10
 from attnprune_verify.values import as_count
 
-__all__ = ["LAM", "RealAssumptions", "measure_assumptions"]
-
 LAM = 0.05  # chosen: near the 0.04 of Section 6.1
 _QUANTITIES = ("mu", "mu_corrected", "half_xi", "L", "T")
 

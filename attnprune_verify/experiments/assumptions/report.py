@@ -10,8 +10,6 @@ from attnprune_verify.extras import need
 from attnprune_verify.files import dumps, table
 from attnprune_verify.state.outputs import write_output
 
-__all__ = ["draw_assumptions", "summary", "write_tables"]
-
 SCHEMA = "attnprune-verify/experiment-assumptions/1"
 PAPER_BETA, PAPER_DELTA = 0.034, 0.0025  # as the paper reports them
 

@@ -18,8 +18,6 @@ from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.functions import attention
 from attnprune_verify.model.objective import Objective
 
-__all__ = ["CANDIDATES", "curvature"]
-
 
 def _best_reading(problem: SyntheticProblem) -> tuple[str, float]:
     """The reading and lam that do best at the problem's logit scale, chosen after the fact and in their favour."""

@@ -8,8 +8,6 @@ from attnprune_verify.experiments.beyond.run import BeyondPlan
 from attnprune_verify.experiments.paired import LEVEL, UNTESTED, Doubts, all_of, is_below, verdicts
 from attnprune_verify.experiments.synthetic.curves import curve
 
-__all__ = ["beyond_summary", "pays"]
-
 _TO_BEAT = ("wanda", "sparsegpt", "magnitude-fused")
 
 

@@ -13,8 +13,6 @@ from attnprune_verify.experiments.synthetic.data import Cell, Weights, draw
 from attnprune_verify.experiments.synthetic.rivals import rivals
 from attnprune_verify.values import as_choice, as_count, as_positive, as_ratio
 
-__all__ = ["BeyondPlan", "BeyondRun", "run_beyond"]
-
 
 @dataclass(frozen=True)
 class BeyondRun:

@@ -13,8 +13,6 @@ from attnprune_verify.state.digests import of_document, of_file
 from attnprune_verify.values import as_count, as_ratio
 from attnprune_verify.whole_model.fingerprint import versions
 
-__all__ = ["LayerPlan", "LayerRun", "parse_method"]
-
 _BLOCK, _BLOCKS = 4096, 256  # 4 KiB, a page, in each of 256 places: 1 MiB of a large file
 QUICK_METHODS = ("random", "magnitude", "wanda", "sparsegpt", "fisher-diagonal", "fisher-obs")
 

@@ -15,8 +15,6 @@ from attnprune_verify.extras import need
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["draw_layers", "write_plots"]
-
 # Okabe and Ito's palette; marker and colour both tell the methods apart.
 _STYLES = (
     ("#999999", "x"), ("#56B4E9", "D"), ("#E69F00", "s"), ("#009E73", "^"), ("#CC79A7", "v"), ("#D55E00", "o"),

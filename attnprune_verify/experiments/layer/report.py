@@ -12,8 +12,6 @@ from attnprune_verify.experiments.layer.tables import by_layer, by_method
 from attnprune_verify.files import dumps, table
 from attnprune_verify.state.outputs import write_output
 
-__all__ = ["as_document", "command_line", "summary", "write_tables"]
-
 SCHEMA = "attnprune-verify/experiment-layer/1"
 COLUMNS = ("method", "rho", "n", "seed", "layer", "head", "in_sample", "held_out", "seconds")
 

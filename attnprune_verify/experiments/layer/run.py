@@ -17,8 +17,6 @@ from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.layer_functions import layer_relative_error
 from attnprune_verify.pretrained import PretrainedModel, load_pretrained
 
-__all__ = ["LayerResults", "measure_run", "run_layers"]
-
 
 @dataclass(frozen=True)
 class LayerResults:

@@ -14,8 +14,6 @@ from attnprune_verify.experiments.layer.plan import LayerPlan
 from attnprune_verify.experiments.layer.run import LayerResults
 from attnprune_verify.experiments.layer.tables import by_layer, by_method, ratio_of_means
 
-__all__ = ["LayerFinding", "layer_statements"]
-
 _SET_LATER = "bounds set after measuring"
 _RIVALS = ("wanda", "sparsegpt")
 _LITTLE = 0.95  # chosen: a gain below 5 % is little

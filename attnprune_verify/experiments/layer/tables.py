@@ -8,8 +8,6 @@ import numpy as np
 from attnprune_verify.experiments.layer.run import LayerResults
 from attnprune_verify.experiments.runs import Row
 
-__all__ = ["REFERENCE", "by_layer", "by_method", "ratio_of_means"]
-
 REFERENCE = "sparsegpt"
 
 

@@ -12,9 +12,6 @@ from attnprune_verify.files import parse, read_regular
 from attnprune_verify.state.digests import differing_fields
 from attnprune_verify.values import as_shaped
 
-__all__ = ["Attribution", "ResultDifference", "attribute", "compare", "read_result"]
-
-
 _RESULTS = ("perplexity.json", "pruning.json")
 
 

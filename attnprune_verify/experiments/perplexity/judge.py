@@ -10,8 +10,6 @@ from attnprune_verify.instance.validate import Array
 from attnprune_verify.pretrained.likelihood import divergences, log_probabilities, token_losses
 from attnprune_verify.pretrained.network import PretrainedModel
 
-__all__ = ["Judge"]
-
 _LARGEST = 2**24  # logits at a time
 
 

@@ -10,8 +10,6 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import as_choice, as_count
 from attnprune_verify.whole_model.plan import ATTENTION_METHODS, DENSE, REST_METHODS, Plan
 
-__all__ = ["PerplexityPlan", "PerplexityRun"]
-
 _KNOW_PATTERNS = {DENSE, *REST_METHODS}
 _SAME = "same"
 

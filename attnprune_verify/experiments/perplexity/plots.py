@@ -14,8 +14,6 @@ from attnprune_verify.extras import need
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["draw_damage", "write_plots"]
-
 # Okabe and Ito's palette; marker and colour both tell the methods apart.
 _STYLES = (
     ("#56B4E9", "D"), ("#E69F00", "s"), ("#009E73", "^"), ("#D55E00", "o"), ("#0072B2", "P"), ("#CC79A7", "v"),

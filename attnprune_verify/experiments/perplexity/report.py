@@ -11,8 +11,6 @@ from attnprune_verify.experiments.perplexity.tables import by_draws
 from attnprune_verify.files import dumps, table
 from attnprune_verify.state.outputs import write_output
 
-__all__ = ["as_document", "command_line", "summary", "write_tables"]
-
 SCHEMA = "attnprune-verify/perplexity/1"
 _CHOICES = ("rest", "attention", "budget", "rho", "pattern", "k", "seed", "layer")
 _MEASURED = ("perplexity", "nll", "kl")

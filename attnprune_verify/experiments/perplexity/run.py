@@ -24,8 +24,6 @@ from attnprune_verify.whole_model.in_memory import prune_in_memory
 from attnprune_verify.whole_model.plan import Plan
 from attnprune_verify.whole_model.source import Source
 
-__all__ = ["PerplexityResults", "measure_dense", "measure_run", "run_perplexity"]
-
 _TOKENS = 2048  # chosen: a usual window; a model's own where that is shorter
 _FIRST_TOKEN = "given: every token of a window but the first is predicted, from the ones before it in the window"
 

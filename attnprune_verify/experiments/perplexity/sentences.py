@@ -21,8 +21,6 @@ from attnprune_verify.experiments.perplexity.tables import REFERENCE, by_draws
 from attnprune_verify.experiments.runs import Row
 from attnprune_verify.whole_model.plan import DENSE
 
-__all__ = ["PerplexityFinding", "perplexity_statements"]
-
 _PAPERS, _OURS, _RANDOM = "paper-gd", "output-obs", "random"
 _PRUNED_REST = ("wanda", "sparsegpt")
 _TABLE_1 = 0.5  # the paper's ratio in Table 1

@@ -9,8 +9,6 @@ from scipy.special import stdtrit
 from attnprune_verify.experiments.perplexity.run import PerplexityResults
 from attnprune_verify.experiments.runs import Row
 
-__all__ = ["REFERENCE", "by_draws", "paired_ratio"]
-
 REFERENCE = "sparsegpt"
 _SETTING = ("rho", "pattern", "k", "layer")
 

@@ -10,8 +10,6 @@ from attnprune_verify.experiments.stored.kinds import KINDS, MeasuredSentence, S
 from attnprune_verify.experiments.stored.record import FOLDER, NAMES, read
 from attnprune_verify.experiments.synthetic.run import Results
 
-__all__ = ["Measured", "measured", "stored_results"]
-
 _WORDS = {True: "agrees", False: "disagrees", None: "undecided"}
 
 

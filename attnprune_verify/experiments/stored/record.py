@@ -24,21 +24,6 @@ from attnprune_verify.errors import InvalidInput
 from attnprune_verify.files import parse, read_regular, table, write_whole
 from attnprune_verify.state.digests import of_arrays, of_files
 
-__all__ = [
-    "FOLDER",
-    "NAMES",
-    "Row",
-    "StoredRecord",
-    "kernel",
-    "once",
-    "own",
-    "read",
-    "source",
-    "table_of",
-    "taken",
-    "times",
-]
-
 Row = dict[str, Any]
 _HERE = files("attnprune_verify.experiments").joinpath("stored")
 FOLDER = Path(str(_HERE))

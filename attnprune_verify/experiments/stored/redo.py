@@ -22,8 +22,6 @@ from attnprune_verify.experiments.stored.record import StoredRecord, code, kerne
 from attnprune_verify.state.digests import of_file
 from attnprune_verify.state.journal import Journal
 
-__all__ = ["differences", "disturb", "folder_of", "is_chaotic", "measure", "odds", "sample"]
-
 DISTURBANCE = 1e-12
 """Of M_0, to test whether a run is chaotic: above rounding, and a calm run's numbers stay within `TOLERANCE`."""
 

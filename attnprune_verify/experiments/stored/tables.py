@@ -8,8 +8,6 @@ from attnprune_verify.experiments.perplexity.tables import by_draws
 from attnprune_verify.experiments.stored.record import read
 from attnprune_verify.experiments.stored.whole_models import StoredPerplexity
 
-__all__ = ["markdown"]
-
 _HEAD = "| W_Q, W_K | rest | zeros | k | draws | added perplexity | KL | KL to SparseGPT's, same rest | for every map |"
 
 

@@ -15,8 +15,6 @@ from attnprune_verify.experiments.stored.kind import BESIDES, MeasuredSentence, 
 from attnprune_verify.state.digests import of_file
 from attnprune_verify.whole_model.plan import DENSE
 
-__all__ = ["StoredPerplexity"]
-
 _TEXTS = ("calibration", "held_out")
 _DEFAULT_MODELS = ("tests/data/small_llama", "small-llama/first")
 _ROUNDED = {"nll": 1e-6, "kl": 1e-5}

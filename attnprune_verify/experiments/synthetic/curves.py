@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from attnprune_verify.experiments.paired import UNTESTED, Doubts, all_of
 
-__all__ = ["Curve", "curve", "pairs"]
-
 
 @dataclass(frozen=True)
 class Curve:

@@ -9,8 +9,6 @@ from attnprune_verify.instance.families import paper_synthetic
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.functions import attention
 
-__all__ = ["Cell", "AttentionErrors", "SyntheticProblem", "Weights", "draw"]
-
 Weights = Literal["independent", "shared"]
 
 

@@ -18,8 +18,6 @@ from attnprune_verify.experiments.synthetic.data import Cell, Weights, draw
 from attnprune_verify.experiments.synthetic.rivals import rivals
 from attnprune_verify.values import as_choice, as_count, as_lam, as_momentum, as_positive, as_ratio
 
-__all__ = ["FULL", "QUICK", "SyntheticPlan", "SyntheticRun", "perform"]
-
 
 @dataclass(frozen=True)
 class SyntheticPlan:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_figure2", "write_plots"]
-
 # Okabe and Ito's palette, indigo for its yellow; marker and colour both tell the methods apart.
 _RIVALS = {
     "wanda": ("Wanda, pair", "#E69F00", "s"),

@@ -13,8 +13,6 @@ from attnprune_verify.experiments.synthetic.sentences import figure2_statements
 from attnprune_verify.files import dumps, table
 from attnprune_verify.state.outputs import write_output
 
-__all__ = ["COLUMNS", "MEASURED", "as_document", "summary", "write_tables"]
-
 SCHEMA = "attnprune-verify/experiment-synthetic/1"
 COLUMNS = (
     "method", "reading", "weights", "seed", "k", "n", "d", "rank", "scale", "rho", "lam",

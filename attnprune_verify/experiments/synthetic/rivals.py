@@ -9,8 +9,6 @@ from attnprune_verify.algorithms.baselines.table import BASELINES, prune_by
 from attnprune_verify.experiments.synthetic.data import SyntheticProblem
 from attnprune_verify.instance.validate import Array
 
-__all__ = ["RIVALS", "rivals"]
-
 RIVALS = {
     **{name: f"{name} on W_Q and W_K" for name in BASELINES},
     **{f"{name}-fused": f"{name} on W" for name in BASELINES},

@@ -7,8 +7,6 @@ from typing import Any
 from attnprune_verify.experiments.runs import Progress, complete
 from attnprune_verify.experiments.synthetic.plan import SyntheticPlan, SyntheticRun, perform
 
-__all__ = ["Results", "run_synthetic"]
-
 JOURNAL = "runs.jsonl"
 
 

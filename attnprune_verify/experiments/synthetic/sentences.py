@@ -25,8 +25,6 @@ from attnprune_verify.experiments.synthetic.curves import Curve, curve, pairs
 from attnprune_verify.experiments.synthetic.plan import SyntheticPlan
 from attnprune_verify.experiments.synthetic.run import Results
 
-__all__ = ["SENTENCES", "FigureFinding", "figure2_statements"]
-
 _COMPARABLE = 0.1  # chosen: within a tenth is comparable
 _CLOSE = 0.2
 """Bounds of "comparable" and of "closely"; "significant" means more than the first, "large" more than the second."""

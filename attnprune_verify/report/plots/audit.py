@@ -16,8 +16,6 @@ from attnprune_verify.report.plots.style import SERIES, grid, new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Quotient", "draw_audit", "quotients", "read_audit"]
-
 _FILLABLE = [style for style in SERIES if style["marker"] != "x"]
 _LEAST, _MOST = 1e-6, 1e10  # chosen: quotients beyond would only lengthen the axis
 _FILLED = {"passed": "none", "failed": "full"}

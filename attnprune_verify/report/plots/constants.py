@@ -16,8 +16,6 @@ from attnprune_verify.theory.constants import Constants, constants
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Compared", "compared", "draw_constants", "least_pl_ratio", "most_curvature"]
-
 _POWER_STEPS, _DRAWS = 30, 4  # chosen: a picture's accuracy; nothing is decided by it
 
 

@@ -15,8 +15,6 @@ from attnprune_verify.report.plots.style import SERIES, grid, new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["READINGS", "draw_descent", "trajectories"]
-
 READINGS = ("theorem", "theorem-sharp", "literal-tilde", "literal-norm")
 
 

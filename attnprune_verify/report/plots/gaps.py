@@ -18,8 +18,6 @@ from attnprune_verify.report.plots.style import SERIES, grid, new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["GapRow", "draw_gaps", "gap_rows"]
-
 RATIOS = (0.1, 0.3, 0.5, 0.7, 0.9)  # those of the paper's Figure 2
 _DRAWS = 5
 """Random masks of which the mean is taken: chosen."""

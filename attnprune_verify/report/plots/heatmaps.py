@@ -15,8 +15,6 @@ from attnprune_verify.report.plots.style import heat, heat_around_0, new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Matrices", "draw_heatmaps", "matrices"]
-
 
 @dataclass(frozen=True)
 class Matrices:

@@ -20,12 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "WRITTEN", "Cost", "costs", "draw_costs", "draw_heads", "draw_perplexity", "head_errors", "perplexities",
-    "read_costs", "read_heads", "read_perplexity", "readable", "stored_heads",
-]  # fmt: skip
-
-
 WRITTEN = {
     "heads": "a folder that `experiment layer` has written",
     "perplexity": "a folder that `experiment perplexity` has written",

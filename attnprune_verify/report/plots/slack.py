@@ -15,8 +15,6 @@ from attnprune_verify.theory.numbers.arithmetic import FLOAT, working_precision
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["BOUNDS", "SlackPoint", "draw_slack", "slacks"]
-
 BOUNDS = ("thm:lip_grad_l", "fix:lip_grad_l", "lem:PL_ineq", "fix:PL_ineq")
 _ROUNDING = 1e-9  # chosen: the picture counts nothing below it as violated
 

@@ -15,8 +15,6 @@ from attnprune_verify.report.plots.style import SERIES, grid, new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Remainders", "draw_taylor", "remainders"]
-
 WRONG_BY = 0.01  # chosen: one per cent, which the eye would miss
 
 

@@ -3,15 +3,6 @@
 from attnprune_verify.theory.formulas.formula import formula
 from attnprune_verify.theory.numbers.arithmetic import BALL, Arithmetic, Number
 
-__all__ = [
-    "beta_positive",
-    "delta_positive",
-    "in_ball",
-    "in_box",
-    "lam_in_unit_interval",
-    "weights_nonzero",
-]
-
 _PL = ("lem:PL_ineq", "fix:PL_ineq")
 
 

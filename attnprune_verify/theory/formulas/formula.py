@@ -14,8 +14,6 @@ from typing import Any, ParamSpec, TypeVar
 
 from attnprune_verify.theory.numbers.arithmetic import BALL
 
-__all__ = ["FORMULAS", "Formula", "formula"]
-
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 

@@ -9,8 +9,6 @@ from typing import Any
 from attnprune_verify.theory.formulas.formula import formula
 from attnprune_verify.theory.numbers.arithmetic import BALL, Arithmetic, Number
 
-__all__ = ["diverges", "energy_loss", "energy_weight", "growth", "longest_step", "smallest_gradient"]
-
 
 @formula("2 (1 - theta)/L", "new:heavy_ball")
 def longest_step(theta: Number, L: Number, *, arithmetic: Arithmetic = BALL) -> Any:

@@ -9,19 +9,6 @@ from typing import Any
 from attnprune_verify.theory.formulas.formula import formula
 from attnprune_verify.theory.numbers.arithmetic import BALL, Arithmetic, Number
 
-__all__ = [
-    "contraction",
-    "contracting_step",
-    "distance",
-    "finds",
-    "hessian_bend",
-    "hessian_slope",
-    "second_derivative",
-    "third_derivative",
-    "third_derivative_row",
-    "trusted_radius",
-]
-
 
 @formula("(2/5) v^2", "new:row_third_bound")
 def second_derivative(v: Number, *, arithmetic: Arithmetic = BALL) -> Any:

@@ -9,19 +9,6 @@ from typing import Any
 from attnprune_verify.theory.formulas.formula import formula
 from attnprune_verify.theory.numbers.arithmetic import BALL, Arithmetic, Number
 
-__all__ = [
-    "at_ones",
-    "cross_term",
-    "goal",
-    "iterations",
-    "lipschitz",
-    "lipschitz_attention",
-    "mu",
-    "vacuity_threshold",
-    "xi_lemma",
-    "xi_theorem",
-]
-
 
 @formula("lam + 30 d n^{7/2} R^6", "thm:lip_grad_l", "thm:lip_grad_l_informal")
 def lipschitz(n: Number, d: Number, R: Number, lam: Number, *, arithmetic: Arithmetic = BALL) -> Any:

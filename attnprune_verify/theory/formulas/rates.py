@@ -10,22 +10,6 @@ from attnprune_verify.theory.formulas import sharp
 from attnprune_verify.theory.formulas.formula import formula
 from attnprune_verify.theory.numbers.arithmetic import BALL, Arithmetic, Number
 
-__all__ = [
-    "converges_linearly",
-    "far_floor_log",
-    "gap",
-    "linear_rate",
-    "linear_rate_threshold",
-    "near_dense",
-    "near_floor",
-    "pl_near_dense",
-    "smallest_gradient",
-    "start_loss",
-    "steps_to_gradient",
-    "strongly_convex",
-    "strongly_convex_rate",
-]
-
 
 @formula("lam d^2/2", "new:confinement_sharp", "new:confinement")
 def start_loss(d: Number, lam: Number, *, arithmetic: Arithmetic = BALL) -> Any:

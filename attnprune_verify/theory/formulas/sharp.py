@@ -12,25 +12,6 @@ from typing import Any
 from attnprune_verify.theory.formulas.formula import formula
 from attnprune_verify.theory.numbers.arithmetic import BALL, Arithmetic, Number
 
-__all__ = [
-    "C_minus",
-    "C_plus",
-    "P_star",
-    "convexity_threshold",
-    "cross_global",
-    "inner_product_floor",
-    "inner_product_row",
-    "largest_delta",
-    "largest_residual",
-    "lipschitz",
-    "lipschitz_attention",
-    "lower_curvature",
-    "mu",
-    "mu_by_operator",
-    "xi_confined",
-    "xi_global",
-]
-
 
 @formula("(39 + 55 sqrt(33))/1152", "new:row_hessian", "fix:lip_grad_l")
 def C_plus(*, arithmetic: Arithmetic = BALL) -> Any:

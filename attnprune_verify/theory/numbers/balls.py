@@ -19,22 +19,6 @@ from attnprune_verify.instance.validate import Array
 from attnprune_verify.oracle.enclosure import working_precision
 from attnprune_verify.theory.numbers.arithmetic import PRECISION
 
-__all__ = [
-    "between",
-    "doubles",
-    "exponential",
-    "frobenius",
-    "log10",
-    "lower",
-    "matrix",
-    "nearest",
-    "normalised",
-    "power_of_two",
-    "precise",
-    "precision",
-    "upper",
-]
-
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _LARGEST = sys.float_info.max

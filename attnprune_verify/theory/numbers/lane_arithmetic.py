@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from attnprune_verify.theory.numbers.arithmetic import FLOAT, Arithmetic, Undecidable
 from attnprune_verify.theory.numbers.lanes import TINY, Lane, Slope, U, constant
 
-__all__ = ["LANES", "eigenvalues", "lapack_error", "stacked"]
-
 _Vector = NDArray[np.float64]
 
 

@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 
 from attnprune_verify.theory.numbers.arithmetic import Undecidable
 
-__all__ = ["TINY", "U", "WIDER", "Diverges", "Lane", "Slope", "constant", "middle", "reach"]
-
 _Vector = NDArray[np.float64]
 
 U = 2.0**-53  # the unit roundoff of float64

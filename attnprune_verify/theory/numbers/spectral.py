@@ -13,8 +13,6 @@ from scipy.linalg.lapack import dpotrf
 
 from attnprune_verify.instance.validate import Array
 
-__all__ = ["UNIT_ROUNDOFF", "completes", "dot_error", "largest_eigenvalue", "least_eigenvalue", "spectral_norm"]
-
 UNIT_ROUNDOFF = 2.0**-53  # of float64
 _TINY = 2.0**-1000  # far above every accumulated underflow of matrices scaled to entries of size about 1
 _UP = 1.0 + 2.0**-40  # covers the handful of roundings in the scalar formulas below

@@ -12,8 +12,6 @@ from attnprune_verify.instance.validate import Array
 from attnprune_verify.theory.numbers.balls import exponential, normalised, precision
 from attnprune_verify.theory.numbers.spectral import dot_error
 
-__all__ = ["AttentionFloor", "attention_floor", "lowest_log"]
-
 _ROWS = 256  # chosen: 256 rows of 10^5 logits are 200 MB
 _LARGEST = sys.float_info.max
 

@@ -7,8 +7,6 @@ from attnprune_verify.instance.validate import Array
 from attnprune_verify.theory.numbers.spectral import UNIT_ROUNDOFF, dot_error, largest_eigenvalue, spectral_norm
 from attnprune_verify.theory.quantities.logit_map import LogitMap
 
-__all__ = ["cheap_norm_bound", "rank_one_square", "row_square"]
-
 _ROW_WORK = 512**4  # k d^4: d Cholesky decompositions of d x d matrices
 _BOTH_SIDES_WORK = 128**4
 _POWER_STEPS = 30  # chosen: the start of a certificate, which holds after any number

@@ -15,8 +15,6 @@ from attnprune_verify.theory.numbers.spectral import dot_error
 from attnprune_verify.theory.quantities.evaluation import weight_error
 from attnprune_verify.theory.quantities.measure import logit_norm
 
-__all__ = ["LocalCurvature", "local_curvature", "row_constants"]
-
 _PAIRWISE_LIMIT = 512  # rows up to this length use the pairwise (Gershgorin) candidate, which costs n^2 per row
 
 

@@ -22,21 +22,6 @@ from attnprune_verify.theory.numbers.balls import doubles, frobenius, precision
 from attnprune_verify.theory.numbers.spectral import UNIT_ROUNDOFF, dot_error
 from attnprune_verify.theory.quantities.attention_floor import attention_floor
 
-__all__ = [
-    "AttentionPart",
-    "GradientChange",
-    "Route",
-    "attention_part",
-    "attention_squares",
-    "curvature_along",
-    "gradient_change",
-    "objective_of",
-    "precision_ladder",
-    "route",
-    "weight_error",
-    "work",
-]
-
 _BALL_WORK = 3e6  # chosen: operations that are affordable in balls
 _RUNNING_WORK = 1e8  # chosen: operations that are affordable with a running error
 _SMALL = 2e4  # chosen: operations that are affordable with 8192 bits

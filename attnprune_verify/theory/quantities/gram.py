@@ -10,8 +10,6 @@ from attnprune_verify.instance.validate import Array
 from attnprune_verify.theory.numbers.balls import between, matrix, normalised, power_of_two, precision
 from attnprune_verify.theory.numbers.spectral import dot_error, largest_eigenvalue, least_eigenvalue
 
-__all__ = ["GramFloor", "exact_rank_is_full", "gram_floor", "is_positive_semidefinite"]
-
 _PRIME = 2**61 - 1  # a Mersenne prime of one word: a full rank modulo it is a full rank
 _ENOUGH = 1e-3  # accepted relative width of a certified enclosure; the value inside it is far more accurate
 _WELL_CONDITIONED = 1e-4

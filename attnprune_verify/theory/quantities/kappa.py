@@ -16,8 +16,6 @@ from attnprune_verify.theory.numbers.spectral import UNIT_ROUNDOFF, dot_error, l
 from attnprune_verify.theory.quantities.evaluation import weight_error
 from attnprune_verify.theory.quantities.measure import measure, once_per_instance
 
-__all__ = ["kappa_plus", "kappa_zero_sum", "row_eigenvalue", "row_eigenvalue_at"]
-
 _LARGEST = 2**22  # entries of the matrix of the adjoint
 _LARGEST_EXACT = 2**12
 _LONGEST_ROWS = 64  # chosen: longer rows take their least allowed weight

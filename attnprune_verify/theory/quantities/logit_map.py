@@ -11,8 +11,6 @@ from attnprune_verify.instance.validate import Array
 from attnprune_verify.theory.numbers.balls import normalised, power_of_two
 from attnprune_verify.theory.numbers.spectral import dot_error
 
-__all__ = ["LogitMap"]
-
 _ROWS = 256  # chosen: 256 rows of 10^5 logits are 200 MB
 
 

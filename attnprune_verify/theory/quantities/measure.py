@@ -16,8 +16,6 @@ from attnprune_verify.theory.quantities.evaluation import attention_squares
 from attnprune_verify.theory.quantities.gram import GramFloor, gram_floor
 from attnprune_verify.theory.quantities.operator_norm import NormBounds, norm_bounds
 
-__all__ = ["Measurements", "logit_norm", "measure", "once_per_instance", "start_loss"]
-
 _T = TypeVar("_T")
 _I = TypeVar("_I", Instance, LayerInstance)
 

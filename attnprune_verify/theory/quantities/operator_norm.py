@@ -13,8 +13,6 @@ from attnprune_verify.theory.numbers.spectral import UNIT_ROUNDOFF, dot_error, l
 from attnprune_verify.theory.quantities.cheap_norm import cheap_norm_bound
 from attnprune_verify.theory.quantities.logit_map import LogitMap
 
-__all__ = ["DENSE_LIMIT", "NormBounds", "norm_bounds"]
-
 DENSE_LIMIT = 32
 """Up to this d the d^2 x d^2 Gram matrix is formed and K is certified to many digits."""
 

@@ -16,8 +16,6 @@ from attnprune_verify.instance.problem import Instance
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.theory.numbers.balls import matrix, upper
 
-__all__ = ["ReducedPoint", "ReducedLoss", "largest_above", "least_below", "solved", "triangular"]
-
 _MOST = 160
 """Coordinates up to which a Hessian in balls is affordable: its factorisations take this cubed."""
 

@@ -19,8 +19,6 @@ from attnprune_verify.theory.numbers.balls import normalised, power_of_two, prec
 from attnprune_verify.theory.numbers.spectral import UNIT_ROUNDOFF, dot_error, largest_eigenvalue, spectral_norm
 from attnprune_verify.theory.quantities.operator_norm import NormBounds
 
-__all__ = ["RotatedMap", "rotated_norm"]
-
 _DENSE_WORK = 4e9
 """Multiplications spent on the d^2 x d^2 Gram matrix and its largest eigenvalue, which give K to many digits."""
 _STEPS_WORK = 4e9  # multiplications spent on power steps, as many as on the dense route
