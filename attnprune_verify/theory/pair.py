@@ -5,8 +5,6 @@ The logits s X (M_Q * W_Q^h)(M_K * W_K^g)^T X^T are bilinear, so no constant ser
 entries of both masks. Every formula takes the arithmetic as an argument; in balls by default.
 """
 
-from typing import Any
-
 import numpy as np
 from flint import arb
 
@@ -24,7 +22,7 @@ _UP = 1 + 2.0**-40  # 2^13 units in the last place, more than each expression lo
 
 
 @formula("lam + C_+ k^2 R^2 + k P", "new:pair_lipschitz")
-def lipschitz(k: Number, R: Number, P: Number, lam: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def lipschitz(k: Number, R: Number, P: Number, lam: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """A Lipschitz constant of the gradient on ||M_Q||^2 + ||M_K||^2 <= R^2, where ||p||_F <= P.
 
     Examples
@@ -36,7 +34,7 @@ def lipschitz(k: Number, R: Number, P: Number, lam: Number, *, arithmetic: Arith
 
 
 @formula("lam + C_+ k^2 N + k sqrt(lam N)/2", "new:pair_descent")
-def lipschitz_confined(k: Number, N: Number, lam: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def lipschitz_confined(k: Number, N: Number, lam: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """Lipschitz constant on {L <= L(1, 1)}: there ||M||^2 <= N and ||p||_F <= ||c||_F/2 <= sqrt(lam N)/2.
 
     Examples
@@ -48,7 +46,7 @@ def lipschitz_confined(k: Number, N: Number, lam: Number, *, arithmetic: Arithme
 
 
 @formula("lam N/2", "new:pair_descent")
-def start_loss(N: Number, lam: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def start_loss(N: Number, lam: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """L(1, 1), which descent with eta < 2/L never exceeds.
 
     Examples
@@ -62,7 +60,7 @@ def start_loss(N: Number, lam: Number, *, arithmetic: Arithmetic = BALL) -> Any:
 @formula("lam N/(eta (2 - eta L) T)", "new:pair_descent")
 def smallest_gradient(
     N: Number, lam: Number, eta: Number, L: Number, T: Number, *, arithmetic: Arithmetic = BALL
-) -> Any:
+) -> Number:
     """A bound of min_{t<T} ||grad L||_F^2.
 
     Examples
@@ -76,7 +74,7 @@ def smallest_gradient(
 @formula("scale min|W_Q| sqrt(beta) t delta", "new:pair_PL", min_W="min|W_Q|", key_floor="t")
 def pl_root(
     scale: Number, min_W: Number, beta: Number, key_floor: Number, delta: Number, *, arithmetic: Arithmetic = BALL
-) -> Any:
+) -> Number:
     """||grad_Q L_attn||_F over ||c||_F from below: t the least ||v K_h|| of a zero-sum unit vector v.
 
     Examples

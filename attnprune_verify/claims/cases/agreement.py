@@ -1,16 +1,14 @@
 """Agreement of independent implementations, up to what float64 can carry."""
 
-from typing import Any
-
 import numpy as np
 
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_most
 
 _TOLERANCE = 1e-9  # chosen: far above rounding of a well-conditioned sum, far below what any wrong form differs by
 
 
-def agree(q: Quantities, ours: Any, theirs: Any, part: str = "") -> Relation:
+def agree(q: Quantities, ours: Lifted, theirs: Lifted, part: str = "") -> Relation:
     """The largest deviation is at most 1e-9 of the larger side (or of 1, the size of a probability).
 
     `theirs` was computed in float64 by other code, which cannot be closer to a small difference of probabilities.

@@ -9,7 +9,7 @@ from numpy.random import Generator
 
 from attnprune_verify.claims.cases.cached import computed_once, same_in_copies
 from attnprune_verify.claims.cases.case import Case
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.theory.numbers.arithmetic import Arithmetic
 
 
@@ -24,7 +24,7 @@ class Batch(Quantities):
         super().__init__(case, arithmetic)
         self.parts = parts or [Quantities(case.but(X=sample), arithmetic) for sample in tokens(case)]
 
-    def at(self, M: Any) -> Batch:
+    def at(self, M: Lifted) -> Batch:
         """Return the samples at another pruning mask."""
         other = Batch(self.case, self.arithmetic, [part.at(M) for part in self.parts])
         other.__dict__.update(home=self.home or self, M=M, lam=self.lam)
@@ -36,37 +36,37 @@ class Batch(Quantities):
         return len(self.parts)
 
     @computed_once
-    def L_attn(self) -> Any:
+    def L_attn(self) -> Lifted:
         """The mean over the samples."""
         return sum((part.L_attn for part in self.parts), self.number(0.0)) / self.k
 
     @computed_once
-    def G(self) -> Any:
+    def G(self) -> Lifted:
         """The gradient of `L_attn`."""
         return sum((part.G for part in self.parts[1:]), self.parts[0].G) / self.k
 
     @computed_once
-    def c(self) -> Any:
+    def c(self) -> Lifted:
         """All residuals, over sqrt k."""
         return np.concatenate([part.c for part in self.parts]) / self.sqrt(self.number(float(self.k)))
 
     @same_in_copies
-    def PiA(self) -> Any:
+    def PiA(self) -> Lifted:
         """The samples' matrices above each other, over sqrt k."""
         return np.concatenate([part.PiA for part in self.parts]) / self.sqrt(self.number(float(self.k)))
 
     @same_in_copies
-    def f_min(self) -> Any:
+    def f_min(self) -> Lifted:
         """The least over the samples."""
         return self.smallest([part.f_min for part in self.parts])
 
     @computed_once
-    def delta_allowed(self) -> Any:
+    def delta_allowed(self) -> Lifted:
         """The least over the samples."""
         return self.smallest([part.delta_allowed for part in self.parts])
 
 
-def tokens(case: Case) -> list[Any]:
+def tokens(case: Case) -> list[Lifted]:
     """The samples of a case."""
     return [case["X"], *case.get("others", ())]
 

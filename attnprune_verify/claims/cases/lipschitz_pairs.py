@@ -7,11 +7,11 @@ import numpy as np
 from numpy.random import Generator
 
 from attnprune_verify.claims.cases.case import Case
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.claims.cases.relation import Relation, at_most
 from attnprune_verify.claims.cases.supply import Instances
 
-Function = Callable[[Quantities], Any]
+Function = Callable[[Quantities], Lifted]
 
 
 def second_mask(rng: Generator, case: Case) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def second_mask(rng: Generator, case: Case) -> dict[str, Any]:
 PAIRS = Instances("any", extra=second_mask, free=("M", "N", "W"))
 
 
-def moved(q: Quantities, function: Function) -> tuple[Any, Any]:
+def moved(q: Quantities, function: Function) -> tuple[Lifted, Lifted]:
     """(||g(M) - g(N)||, ||M - N||)."""
     return q.norm(function(q) - function(q.at(q.N))), q.norm(q.M - q.N)
 
@@ -39,7 +39,7 @@ def lipschitz(function: Function, constant: Function) -> Callable[[Quantities], 
 def paper_constant(power: float, factor: int, R_power: int = 3) -> Function:
     """factor d n^power R^R_power; n^power for half-integers as a square root."""
 
-    def constant(q: Quantities) -> Any:
+    def constant(q: Quantities) -> Lifted:
         value = q.sqrt(q.number(float(q.n ** int(2 * power)))) * (factor * q.d)
         for _ in range(R_power):
             value = value * q.R
@@ -48,36 +48,36 @@ def paper_constant(power: float, factor: int, R_power: int = 3) -> Function:
     return constant
 
 
-def F_of(q: Quantities) -> Any:
+def F_of(q: Quantities) -> Lifted:
     return q.F
 
 
-def c_of(q: Quantities) -> Any:
+def c_of(q: Quantities) -> Lifted:
     return q.c
 
 
-def p1_of(q: Quantities) -> Any:
+def p1_of(q: Quantities) -> Lifted:
     return q.p1
 
 
-def diagonal_of(q: Quantities) -> Any:
+def diagonal_of(q: Quantities) -> Lifted:
     return q.p1.sum(axis=1)
 
 
-def p2_of(q: Quantities) -> Any:
+def p2_of(q: Quantities) -> Lifted:
     return q.p2
 
 
-def gradient_of(q: Quantities) -> Any:
+def gradient_of(q: Quantities) -> Lifted:
     return q.W * (q.X.T @ q.p @ q.X) + q.M * q.lam
 
 
-def smooth(q: Quantities, constant: float) -> Any:
+def smooth(q: Quantities, constant: float) -> Lifted:
     """lam + constant K^2, for wrong constants: the right one is `sharp.lipschitz`."""
     return q.lam + q.number(constant) * q.K * q.K
 
 
-def diagonal_rate(q: Quantities) -> Any:
+def diagonal_rate(q: Quantities) -> Lifted:
     """sqrt 2 q (1-q) (4q-1) at q = (5 + sqrt 13)/12: 0.5360408 (0.53604 is already too small)."""
     place = (q.sqrt(q.number(13.0)) + 5) / 12
     return q.sqrt(q.number(2.0)) * place * (1 - place) * (place * 4 - 1)

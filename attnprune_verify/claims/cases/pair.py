@@ -1,23 +1,23 @@
 """The loss of two masks over several heads, from its definition, in any arithmetic."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from attnprune_verify.claims.cases.eigenvalues import spectral_norm
-from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Lifted, Quantities
 from attnprune_verify.theory.numbers.arithmetic import FLOAT
 
 
 class PairPoint(NamedTuple):
     """Values at one (M_Q, M_K): c and p by head and row (allowed positions), L_attn's gradients in both masks, keys."""
 
-    c: list[list[Any]]
-    p: list[list[Any]]
-    floor: list[Any]
-    G_Q: Any
-    G_K: Any
-    keys: list[Any]
+    c: list[list[Lifted]]
+    p: list[list[Lifted]]
+    floor: list[Lifted]
+    G_Q: Lifted
+    G_K: Lifted
+    keys: list[Lifted]
 
 
 class Pair:
@@ -47,7 +47,7 @@ class Pair:
         group = head * self.groups // self.heads
         return slice(head * self.m, (head + 1) * self.m), slice(group * self.m, (group + 1) * self.m)
 
-    def _turned(self, rows: Any, way: int = 1) -> Any:
+    def _turned(self, rows: Lifted, way: int = 1) -> Lifted:
         """Row i by i quarter turns of each pair of features; a last feature without a partner stays."""
         if not self.q.case.get("turns"):
             return rows
@@ -60,7 +60,7 @@ class Pair:
                 found[i, a], found[i, a + 1] = one, two
         return found
 
-    def _softmaxes(self, A_Q: Any, A_K: Any) -> list[list[Any]]:
+    def _softmaxes(self, A_Q: Lifted, A_K: Lifted) -> list[list[Lifted]]:
         found = []
         for head in range(self.heads):
             left, right = self._sides(head)
@@ -68,15 +68,15 @@ class Pair:
             found.append([self.q.softmax(row[allowed]) for row, allowed in zip(logits, self.q.allowed, strict=True)])
         return found
 
-    def at(self, M_Q: Any, M_K: Any) -> PairPoint:
+    def at(self, M_Q: Lifted, M_K: Lifted) -> PairPoint:
         """Return the values at these masks."""
         q, A_Q, A_K = self.q, M_Q * self.q.W_Q, M_K * self.q.W_K
         zero = q.number(0.0)
         G_Q, G_K = q.number(np.zeros(np.shape(A_Q))), q.number(np.zeros(np.shape(A_K)))
-        cs: list[list[Any]] = []
-        ps: list[list[Any]] = []
-        floors: list[Any] = []
-        keys: list[Any] = []
+        cs: list[list[Lifted]] = []
+        ps: list[list[Lifted]] = []
+        floors: list[Lifted] = []
+        keys: list[Lifted] = []
         for head, (rows, dense) in enumerate(zip(self._softmaxes(A_Q, A_K), self.dense, strict=True)):
             left, right = self._sides(head)
             c = [s - f for s, f in zip(rows, dense, strict=True)]
@@ -92,17 +92,17 @@ class Pair:
             floors += [q.smallest(s) for s in rows if len(s) > 1]
         return PairPoint(cs, ps, floors, G_Q, G_K, keys)
 
-    def square(self, rows: list[list[Any]]) -> Any:
+    def square(self, rows: list[list[Lifted]]) -> Lifted:
         """The sum of squares over heads and rows."""
         return sum((self.q.square(row) for head in rows for row in head), self.q.number(0.0))
 
 
-def norm_of_pair(q: Quantities) -> Any:
+def norm_of_pair(q: Quantities) -> Lifted:
     """k from its definition, as `theory.pair.pair_norm`."""
     X = q.X
     centred = X if q.case.get("turns") else X - X.sum(axis=0) / q.number(float(q.n))
 
-    def widest(tokens: Any, W: Any) -> Any:
+    def widest(tokens: Lifted, W: Lifted) -> Lifted:
         norms = [tokens * column for column in W.T]
         return q.largest([np.linalg.norm(one, 2) if q.arithmetic is FLOAT else spectral_norm(one) for one in norms])
 

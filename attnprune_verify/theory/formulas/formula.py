@@ -12,7 +12,7 @@ from functools import wraps
 from inspect import signature
 from typing import Any, ParamSpec, TypeVar
 
-from attnprune_verify.theory.numbers.arithmetic import BALL
+from attnprune_verify.theory.numbers.arithmetic import BALL, Number
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -81,7 +81,7 @@ def formula(printed: str, *claims: str, **symbols: str) -> Callable[[Callable[_P
     def register(function: Callable[_P, _T]) -> Callable[_P, _T]:
         @wraps(function)
         def evaluated(*values: _P.args, **named: _P.kwargs) -> _T:
-            arithmetic: Any = named.get("arithmetic", BALL)
+            arithmetic: Number = named.get("arithmetic", BALL)
             with arithmetic.precision():
                 return function(*(arithmetic.lift(value) for value in values), **named)
 

@@ -4,14 +4,12 @@ L is any Lipschitz constant of grad L, theta the momentum (0.9 in the paper's ex
 M_{-1} = M_0. Every formula takes the arithmetic as an argument; in balls by default.
 """
 
-from typing import Any
-
 from attnprune_verify.theory.formulas.formula import formula
 from attnprune_verify.theory.numbers.arithmetic import BALL, Arithmetic, Number
 
 
 @formula("2 (1 - theta)/L", "new:heavy_ball")
-def longest_step(theta: Number, L: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def longest_step(theta: Number, L: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """Steps below it never raise L(M_t) + (theta/(2 eta)) ||M_t - M_{t-1}||^2; without momentum, 2/L.
 
     Examples
@@ -23,7 +21,7 @@ def longest_step(theta: Number, L: Number, *, arithmetic: Arithmetic = BALL) -> 
 
 
 @formula("theta/(2 eta)", "new:heavy_ball")
-def energy_weight(theta: Number, eta: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def energy_weight(theta: Number, eta: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """Weight of ||M_t - M_{t-1}||^2 in the energy.
 
     Examples
@@ -35,7 +33,7 @@ def energy_weight(theta: Number, eta: Number, *, arithmetic: Arithmetic = BALL) 
 
 
 @formula("(1 - theta)/eta - L/2", "new:heavy_ball")
-def energy_loss(theta: Number, eta: Number, L: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def energy_loss(theta: Number, eta: Number, L: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """Factor of ||M_{t+1} - M_t||^2 in the energy's decrease in a step; a quadratic with curvature L attains it.
 
     Examples
@@ -49,7 +47,7 @@ def energy_loss(theta: Number, eta: Number, L: Number, *, arithmetic: Arithmetic
 @formula("(1 + theta)^2 lam d^2/(eta (2 (1 - theta) - eta L) T)", "new:heavy_ball")
 def smallest_gradient(
     d: Number, lam: Number, theta: Number, eta: Number, L: Number, T: Number, *, arithmetic: Arithmetic = BALL
-) -> Any:
+) -> Number:
     """A bound of min_{t<T} ||grad L(M_t)||_F^2 from M_0 = 1; theta = 0 is `rates.smallest_gradient`.
 
     Examples
@@ -73,7 +71,7 @@ def diverges(theta: Number, eta: Number, lam: Number, *, arithmetic: Arithmetic 
 
 
 @formula("(x + 1 + theta + sqrt(x^2 + 2 x (1 + theta) + (1 - theta)^2))/2", "new:heavy_ball_diverges", excess="x")
-def growth(excess: Number, theta: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def growth(excess: Number, theta: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """r: after t steps the part off the range of Pi A is at least r^t times as large, x = eta lam - 2 (1 + theta) > 0.
 
     The larger root of r^2 - (x + 1 + theta) r + theta; above 1 for x > 0.

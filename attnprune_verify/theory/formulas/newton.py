@@ -4,14 +4,12 @@ k is the largest norm of one row of Pi A, K = ||Pi A||, s the largest ||c_i|| of
 H the Hessian there, m its least eigenvalue on the range of Pi A. Every formula takes the arithmetic as an argument.
 """
 
-from typing import Any
-
 from attnprune_verify.theory.formulas.formula import formula
 from attnprune_verify.theory.numbers.arithmetic import BALL, Arithmetic, Number
 
 
 @formula("(2/5) v^2", "new:row_third_bound")
-def second_derivative(v: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def second_derivative(v: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """||d^2 softmax|| along a direction of norm v; its supremum is (sqrt 6/9) v^2 = 0.273 v^2.
 
     Examples
@@ -23,7 +21,7 @@ def second_derivative(v: Number, *, arithmetic: Arithmetic = BALL) -> Any:
 
 
 @formula("(51/100) v^3", "new:row_third_bound")
-def third_derivative(v: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def third_derivative(v: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """||d^3 softmax|| along a direction of norm v; two equal tokens have 1/2 v^3.
 
     Examples
@@ -35,7 +33,7 @@ def third_derivative(v: Number, *, arithmetic: Arithmetic = BALL) -> Any:
 
 
 @formula("(3/5 + (51/100) s) v^3", "new:row_third_bound")
-def third_derivative_row(s: Number, v: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def third_derivative_row(s: Number, v: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """|phi'''| along a direction of norm v, phi = 1/2 ||softmax - f||^2 of one row with ||softmax - f|| = s.
 
     Examples
@@ -47,7 +45,7 @@ def third_derivative_row(s: Number, v: Number, *, arithmetic: Arithmetic = BALL)
 
 
 @formula("(3/5 + (51/100) s) k K^2", "new:certified_stationary_point")
-def hessian_slope(s: Number, k: Number, K: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def hessian_slope(s: Number, k: Number, K: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """b: how fast Hess L moves at the centre, ||D^3 L|| <= max_i third_derivative_row ||(Pi A)_i|| ||Pi A||^2.
 
     Examples
@@ -59,7 +57,7 @@ def hessian_slope(s: Number, k: Number, K: Number, *, arithmetic: Arithmetic = B
 
 
 @formula("(51/200) k^2 K^2", "new:certified_stationary_point")
-def hessian_bend(k: Number, K: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def hessian_bend(k: Number, K: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """a: ||c_i|| grows by at most k r/2 over a distance r, and so `hessian_slope` by at most a r.
 
     Examples
@@ -71,7 +69,7 @@ def hessian_bend(k: Number, K: Number, *, arithmetic: Arithmetic = BALL) -> Any:
 
 
 @formula("m/(b + sqrt(b^2 + 2 a m))", "new:certified_stationary_point")
-def trusted_radius(m: Number, a: Number, b: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def trusted_radius(m: Number, a: Number, b: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """R: over that distance the Hessian moves by at most (b + a R) R = m/2.
 
     Examples
@@ -95,7 +93,7 @@ def finds(N: Number, m: Number, R: Number, *, arithmetic: Arithmetic = BALL) -> 
 
 
 @formula("2 sqrt(N/m)", "new:certified_stationary_point")
-def distance(N: Number, m: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def distance(N: Number, m: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """Bound of the distance from the centre to the stationary point that `finds` proves.
 
     Examples
@@ -107,7 +105,7 @@ def distance(N: Number, m: Number, *, arithmetic: Arithmetic = BALL) -> Any:
 
 
 @formula("2/(m/2 + L)", "new:certified_stationary_point")
-def contracting_step(m: Number, L: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def contracting_step(m: Number, L: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """eta of gradient descent on the ball, where m/2 I <= Hess <= L I.
 
     Examples
@@ -119,7 +117,7 @@ def contracting_step(m: Number, L: Number, *, arithmetic: Arithmetic = BALL) -> 
 
 
 @formula("(L - m/2)/(L + m/2)", "new:certified_stationary_point")
-def contraction(m: Number, L: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def contraction(m: Number, L: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """Factor by which a step of `contracting_step` shrinks the distance on the range.
 
     Examples

@@ -4,15 +4,13 @@ Every formula takes the arithmetic as an argument; in balls by default. L is any
 `sharp.lipschitz`.
 """
 
-from typing import Any
-
 from attnprune_verify.theory.formulas import sharp
 from attnprune_verify.theory.formulas.formula import formula
 from attnprune_verify.theory.numbers.arithmetic import BALL, Arithmetic, Number
 
 
 @formula("lam d^2/2", "new:confinement_sharp", "new:confinement")
-def start_loss(d: Number, lam: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def start_loss(d: Number, lam: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """L(1), and so a bound of L_attn(M_t) + (lam/2) ||M_t||_F^2 for every iterate: for eta < 2/L the loss never rises.
 
     Examples
@@ -26,7 +24,7 @@ def start_loss(d: Number, lam: Number, *, arithmetic: Arithmetic = BALL) -> Any:
 @formula("lam d^2/(eta (2 - eta L) T)", "new:confinement_sharp")
 def smallest_gradient(
     d: Number, lam: Number, eta: Number, L: Number, T: Number, *, arithmetic: Arithmetic = BALL
-) -> Any:
+) -> Number:
     """A bound of min_{t<T} ||grad L(M_t)||_F^2: each step lowers L by eta (1 - eta L/2) ||grad||^2, from lam d^2 / 2.
 
     Examples
@@ -38,7 +36,7 @@ def smallest_gradient(
 
 
 @formula("L/(lam r^2)", "new:gradient_norm", fraction="r")
-def steps_to_gradient(L: Number, lam: Number, fraction: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def steps_to_gradient(L: Number, lam: Number, fraction: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """Steps of size 1/L after which some ||grad L(M_t)||_F is at most `fraction` of lam d, its value at M = 1.
 
     `smallest_gradient` at eta = 1/L is (fraction lam d)^2 there.
@@ -52,7 +50,7 @@ def steps_to_gradient(L: Number, lam: Number, fraction: Number, *, arithmetic: A
 
 
 @formula("f_min^2/(5 k d^2)", "new:linear_convergence", dense_floor="f_min")
-def linear_rate_threshold(d: Number, dense_floor: Number, k: Number = 1, *, arithmetic: Arithmetic = BALL) -> Any:
+def linear_rate_threshold(d: Number, dense_floor: Number, k: Number = 1, *, arithmetic: Arithmetic = BALL) -> Number:
     """lam up to which gradient descent from M = 1 converges linearly to the minimiser.
 
     For 0 < sqrt(lam) d <= f_min / sqrt(5), f_min the smallest allowed entry of F(1) in rows with two or more, the set
@@ -80,7 +78,7 @@ def converges_linearly(lam: Number, threshold: Number, *, arithmetic: Arithmetic
 
 
 @formula("lam/L", "new:linear_convergence")
-def linear_rate(lam: Number, L: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def linear_rate(lam: Number, L: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """rate in L(M_t) - L* <= (1 - rate)^t lam d^2 / 2, for eta = 1/L.
 
     Examples
@@ -104,7 +102,7 @@ def strongly_convex(K: Number, lam: Number, *, arithmetic: Arithmetic = BALL) ->
 
 
 @formula("(lam - C_- K^2)/L", "new:strongly_convex_descent")
-def strongly_convex_rate(K: Number, lam: Number, L: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def strongly_convex_rate(K: Number, lam: Number, L: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """rate in L(M_t) - L* <= (1 - rate)^t (L(M_0) - L*) from any M_0, for eta = 1/L.
 
     Examples
@@ -116,7 +114,7 @@ def strongly_convex_rate(K: Number, lam: Number, L: Number, *, arithmetic: Arith
 
 
 @formula("(1 - rate)^t start", "new:linear_convergence", "new:strongly_convex_descent")
-def gap(rate: Number, start: Number, t: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def gap(rate: Number, start: Number, t: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """Bound of the gap after t steps at that rate from a gap `start`.
 
     Examples
@@ -142,7 +140,7 @@ def near_dense(dense_floor: Number, largest_c: Number, *, arithmetic: Arithmetic
 @formula(
     "(1 - 2 s/f_min) kappa_+ (f_min - s)", "new:PL_near_dense", largest_c="s", dense_floor="f_min", kappa="kappa_+"
 )
-def pl_near_dense(kappa: Number, dense_floor: Number, largest_c: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def pl_near_dense(kappa: Number, dense_floor: Number, largest_c: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """||G||_F over ||c||_F from below while s = max|c_ij| < f_min / 2 (`near_dense`).
 
     Survives n > d, where no global PL constant can exist. Proof, u = log(sigma/f), row by row: sum sigma_j c_j u_j >=
@@ -158,7 +156,7 @@ def pl_near_dense(kappa: Number, dense_floor: Number, largest_c: Number, *, arit
 
 
 @formula("f_min - sqrt(k lam) d", "new:path_floor", dense_floor="f_min")
-def near_floor(d: Number, dense_floor: Number, lam: Number, k: Number = 1, *, arithmetic: Arithmetic = BALL) -> Any:
+def near_floor(d: Number, dense_floor: Number, lam: Number, k: Number = 1, *, arithmetic: Arithmetic = BALL) -> Number:
     """A floor of F over {L <= L(1)}, where every sample has ||c||_F <= sqrt(k lam) d; of use while it is positive.
 
     Examples
@@ -170,7 +168,7 @@ def near_floor(d: Number, dense_floor: Number, lam: Number, k: Number = 1, *, ar
 
 
 @formula("-2 d v - log(m)", "new:path_floor")
-def far_floor_log(d: Number, m: Number, v: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def far_floor_log(d: Number, m: Number, v: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """Logarithm of a floor of F_ij over ||M||_F <= d: m allowed positions, v = max_j ||W * x_i x_j^T||_F.
 
     A difference of two logits of row i is at most ||M||_F ||W * x_i (x_k - x_j)^T||_F <= 2 d v (see fix:practical).

@@ -7,14 +7,13 @@ formula takes the arithmetic as an argument; in balls by default.
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
 
 from attnprune_verify.theory.formulas.formula import formula
 from attnprune_verify.theory.numbers.arithmetic import BALL, Arithmetic, Number
 
 
 @formula("(39 + 55 sqrt(33))/1152", "new:row_hessian", "fix:lip_grad_l")
-def C_plus(*, arithmetic: Arithmetic = BALL) -> Any:
+def C_plus(*, arithmetic: Arithmetic = BALL) -> Number:
     """Largest curvature of a row: H <= C_+ I for phi(s) = 1/2 ||softmax(s) - f||^2; 0.30812, sharp.
 
     C_+ = 2 max_p 2 p^2 (1-p) (2-3p). Proof: the Hessian H is affine in f, so its largest eigenvalue is convex in f and
@@ -31,7 +30,7 @@ def C_plus(*, arithmetic: Arithmetic = BALL) -> Any:
 
 
 @formula("(55 sqrt(33) - 39)/1152", "new:row_hessian_lower")
-def C_minus(*, arithmetic: Arithmetic = BALL) -> Any:
+def C_minus(*, arithmetic: Arithmetic = BALL) -> Number:
     """Largest negative curvature of a row: H >= -C_- I; 0.24041, sharp (proof and extremal case as for C_+).
 
     Examples
@@ -43,7 +42,7 @@ def C_minus(*, arithmetic: Arithmetic = BALL) -> Any:
 
 
 @formula("8 sqrt(2)/27", "new:bound_p_sharp", "new:attention_gradient_sharp")
-def P_star(*, arithmetic: Arithmetic = BALL) -> Any:
+def P_star(*, arithmetic: Arithmetic = BALL) -> Number:
     """The largest norm of one row of p = J c; 0.41903, attained at sigma = (2/3, 1/3), f = e_2.
 
     Examples
@@ -55,7 +54,7 @@ def P_star(*, arithmetic: Arithmetic = BALL) -> Any:
 
 
 @formula("1/m", "new:delta_le_inverse_n")
-def largest_delta(m: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def largest_delta(m: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """A row of m weights that sum to 1 has one of at most 1/m, so delta is at most that; attained by uniform rows.
 
     Examples
@@ -67,7 +66,7 @@ def largest_delta(m: Number, *, arithmetic: Arithmetic = BALL) -> Any:
 
 
 @formula("n_e/n^2", "fix:bound_c")
-def largest_residual(n_e: Number, n: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def largest_residual(n_e: Number, n: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """The largest possible L_attn / n^2: ||c_i||^2 <= 2 in each of the n_e rows that have a choice.
 
     Examples
@@ -79,7 +78,7 @@ def largest_residual(n_e: Number, n: Number, *, arithmetic: Arithmetic = BALL) -
 
 
 @formula("lam + C_+ K^2", "fix:lip_grad_l", "new:curvature_range")
-def lipschitz(K: Number, lam: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def lipschitz(K: Number, lam: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """L_sharp: grad L is L_sharp-Lipschitz on all of R^{d x d} (fix:lip_grad_l).
 
     Hess L = lam I + sum_i (Pi A)_i^T H_i (Pi A)_i with H_i <= C_+ I. Upper bound, with any upper bound of K; sharp
@@ -94,7 +93,7 @@ def lipschitz(K: Number, lam: Number, *, arithmetic: Arithmetic = BALL) -> Any:
 
 
 @formula("lam - C_- K^2", "new:curvature_range", "new:strong_convexity")
-def lower_curvature(K: Number, lam: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def lower_curvature(K: Number, lam: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """A lower bound of every eigenvalue of Hess L(M), for every M; sharp in the same limit as `lipschitz`.
 
     Examples
@@ -106,7 +105,7 @@ def lower_curvature(K: Number, lam: Number, *, arithmetic: Arithmetic = BALL) ->
 
 
 @formula("C_- K^2", "new:strong_convexity")
-def convexity_threshold(K: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def convexity_threshold(K: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """The lam above which L is (lam - C_- K^2)-strongly convex on R^{d x d}.
 
     Examples
@@ -118,7 +117,7 @@ def convexity_threshold(K: Number, *, arithmetic: Arithmetic = BALL) -> Any:
 
 
 @formula("K/2", "fix:lip_f", "fix:lip_c")
-def lipschitz_attention(K: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def lipschitz_attention(K: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """||F(M) - F(M')||_F <= (K/2) ||M - M'||_F; the paper (lem:lip_f) has 2 d n R^3.
 
     v^T J v = Var_sigma(v) <= (max v - min v)^2 / 4 <= ||v||^2 / 2, so ||J|| <= 1/2, and dF = J Pi A row by row.
@@ -133,7 +132,7 @@ def lipschitz_attention(K: Number, *, arithmetic: Arithmetic = BALL) -> Any:
 
 
 @formula("2 (min|W| beta delta)^2", "fix:PL_ineq", "fix:our_convergence", "new:PL_global", min_W="min|W|")
-def mu(min_W: Number, beta: Number, delta: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def mu(min_W: Number, beta: Number, delta: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """mu with the squares, delta over the allowed positions (fix:PL_ineq).
 
     ||G||_F = ||W * (X^T p X)||_F >= min|W| beta ||p||_F and ||p||_F >= delta ||c||_F, hence ||G||_F^2 >= (mu/2)
@@ -149,7 +148,7 @@ def mu(min_W: Number, beta: Number, delta: Number, *, arithmetic: Arithmetic = B
 
 
 @formula("2 (kappa_T l)^2", "new:our_convergence_sharp", "new:PL_sharp", kappa="kappa_T", eigenvalue="l")
-def mu_by_operator(kappa: Number, eigenvalue: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def mu_by_operator(kappa: Number, eigenvalue: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """mu by the operator's own constants, at least `mu`: positive also for some beta = 0.
 
     kappa_T is the least singular value of (Pi A)^* on zero-sum rows, l = min_i lambda_2(J_i) >= min_j sigma_j the least
@@ -165,7 +164,7 @@ def mu_by_operator(kappa: Number, eigenvalue: Number, *, arithmetic: Arithmetic 
 
 
 @formula("K lam^{3/2} d^2/(n^2 mu)", "new:our_convergence_sharp", "new:ones_witness_sharp")
-def xi_confined(n: Number, d: Number, K: Number, lam: Number, mu: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def xi_confined(n: Number, d: Number, K: Number, lam: Number, mu: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """xi, in the theorem's scale, for gradient descent from M_0 = 1; inf or nan for mu = 0.
 
     On the descent path ||M||^2 + ||c||^2 / lam <= d^2, so ||c|| ||M|| <= sqrt(lam) d^2 / 2, and ||G|| <= K ||c|| / 2;
@@ -180,7 +179,7 @@ def xi_confined(n: Number, d: Number, K: Number, lam: Number, mu: Number, *, ari
 
 
 @formula("W0((m_i - 1)/e)", "new:gradient_inner_product", "new:PL_global", m="m_i")
-def inner_product_row(m: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def inner_product_row(m: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """Largest decrease of <G, M> by a row with m allowed positions: <G, M> >= -sum_i W0((m_i - 1)/e) for all real M.
 
     <G, M> = sum_i Cov_sigma(c_i, z_i), z = X (M * W) X^T. Cov(sigma, z) >= 0, and Cov(f, z) <= E[t] with
@@ -195,7 +194,7 @@ def inner_product_row(m: Number, *, arithmetic: Arithmetic = BALL) -> Any:
     return arithmetic.lambertw((m - 1) / arithmetic.exp(arithmetic.lift(1)))
 
 
-def inner_product_floor(row_counts: Iterable[int], *, arithmetic: Arithmetic = BALL) -> Any:
+def inner_product_floor(row_counts: Iterable[int], *, arithmetic: Arithmetic = BALL) -> Number:
     """-sum_i W0((m_i - 1)/e), a lower bound of <G, M>: `inner_product_row` of every row.
 
     Examples
@@ -211,7 +210,7 @@ def inner_product_floor(row_counts: Iterable[int], *, arithmetic: Arithmetic = B
 
 
 @formula("2 lam sum_i W0((m_i - 1)/e)", "new:PL_global", limit="sum_i W0((m_i - 1)/e)")
-def cross_global(lam: Number, limit: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def cross_global(lam: Number, limit: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """mu xi / 2, the loss of the PL inequality to the regulariser, for every real M: the least of 2 lam <G, M>.
 
     Examples
@@ -223,7 +222,7 @@ def cross_global(lam: Number, limit: Number, *, arithmetic: Arithmetic = BALL) -
 
 
 @formula("4 lam sum_i W0((m_i - 1)/e)/mu", "new:PL_global", limit="sum_i W0((m_i - 1)/e)")
-def xi_global(lam: Number, limit: Number, mu: Number, *, arithmetic: Arithmetic = BALL) -> Any:
+def xi_global(lam: Number, limit: Number, mu: Number, *, arithmetic: Arithmetic = BALL) -> Number:
     """xi in the lemma's scale, valid for every real M; `limit` is minus the `inner_product_floor`.
 
     ||grad L||^2 = ||G||^2 + lam^2 ||M||^2 + 2 lam <G, M>: no box, no norm of X, no max|W|.

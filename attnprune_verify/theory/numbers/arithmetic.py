@@ -38,36 +38,36 @@ class Arithmetic(ABC):
     exact_identities = False
 
     @abstractmethod
-    def lift(self, value: Any) -> Any:
+    def lift(self, value: Number) -> Number:
         """A number or array in this arithmetic, exactly."""
 
     @abstractmethod
-    def sqrt(self, value: Any) -> Any:
+    def sqrt(self, value: Number) -> Number:
         """Square root of a non-negative number."""
 
     @abstractmethod
-    def exp(self, array: Any) -> Any:
+    def exp(self, array: Number) -> Number:
         """Entrywise exponential."""
 
-    def log(self, value: Any) -> Any:
+    def log(self, value: Number) -> Number:
         """Natural logarithm of a positive number."""
         raise Undecidable("log")
 
-    def lambertw(self, value: Any) -> Any:
+    def lambertw(self, value: Number) -> Number:
         """The principal branch of the Lambert W function at a non-negative number."""
         raise Undecidable("lambertw")
 
-    def extreme_eigenvalues(self, symmetric: Any) -> tuple[Any, Any]:
+    def extreme_eigenvalues(self, symmetric: Number) -> tuple[Number, Number]:
         """(least, largest) eigenvalue of a symmetric matrix."""
         raise Undecidable("eigenvalues")
 
-    def over(self, numerator: Any, denominator: Any) -> Any:
+    def over(self, numerator: Number, denominator: Number) -> Number:
         """numerator / denominator, with x/0 = inf for x > 0 and 0/0 = nan where the arithmetic has them."""
         if denominator == 0:
             raise Undecidable("a division by 0")
         return numerator / denominator
 
-    def power(self, base: Any, exponent: Any) -> Any:
+    def power(self, base: Number, exponent: Number) -> Number:
         """base to a natural number, by products: the power of a ball around 0 would be nan."""
         result = self.lift(1)
         for _ in range(int(float(exponent))):
@@ -78,11 +78,11 @@ class Arithmetic(ABC):
         """Return the context in which a formula of `theory` is evaluated."""
         return _AS_IT_IS
 
-    def smallest(self, values: Any) -> Any:
+    def smallest(self, values: Number) -> Number:
         """The minimum."""
         return min(np.ravel(values))
 
-    def largest(self, values: Any) -> Any:
+    def largest(self, values: Number) -> Number:
         """The maximum."""
         return max(np.ravel(values))
 
@@ -90,39 +90,39 @@ class Arithmetic(ABC):
 class _Float(Arithmetic):
     name = "float"
 
-    def lift(self, value: Any) -> Any:
+    def lift(self, value: Number) -> Number:
         if isinstance(value, (float, int)):
             return float(value)
         shaped = value.ndim if isinstance(value, np.ndarray) else np.ndim(value)
         return np.asarray(value, dtype=np.float64) if shaped else float(value)
 
-    def sqrt(self, value: Any) -> Any:
+    def sqrt(self, value: Number) -> Number:
         return math.sqrt(value) if value >= 0 else math.nan
 
-    def exp(self, array: Any) -> Any:
+    def exp(self, array: Number) -> Number:
         with np.errstate(over="ignore", under="ignore"):
             return np.exp(array)
 
-    def log(self, value: Any) -> Any:
+    def log(self, value: Number) -> Number:
         return math.log(value) if value > 0 else -math.inf
 
-    def lambertw(self, value: Any) -> Any:
+    def lambertw(self, value: Number) -> Number:
         from scipy.special import lambertw
 
         return float(lambertw(value).real)
 
-    def power(self, base: Any, exponent: Any) -> Any:
+    def power(self, base: Number, exponent: Number) -> Number:
         return base**exponent
 
-    def over(self, numerator: Any, denominator: Any) -> Any:
+    def over(self, numerator: Number, denominator: Number) -> Number:
         if denominator == 0:
             return math.inf if numerator > 0 else math.nan
         return numerator / denominator
 
-    def smallest(self, values: Any) -> Any:
+    def smallest(self, values: Number) -> Number:
         return float(np.minimum.reduce(values, axis=None))
 
-    def largest(self, values: Any) -> Any:
+    def largest(self, values: Number) -> Number:
         return float(np.maximum.reduce(values, axis=None))
 
 
@@ -130,19 +130,19 @@ class _Exact(Arithmetic):
     name = "exact"
     exact_identities = True
 
-    def lift(self, value: Any) -> Any:
+    def lift(self, value: Number) -> Number:
         if np.ndim(value):
             array = np.asarray(value)
             return np.array([_fraction(entry) for entry in array.ravel().tolist()], dtype=object).reshape(array.shape)
         return _fraction(value)
 
-    def sqrt(self, value: Any) -> Any:
+    def sqrt(self, value: Number) -> Number:
         numerator, denominator = math.isqrt(value.numerator), math.isqrt(value.denominator)
         if Fraction(numerator, denominator) ** 2 != value:
             raise Undecidable(f"the square root of {value} is irrational")
         return Fraction(numerator, denominator)
 
-    def exp(self, array: Any) -> Any:
+    def exp(self, array: Number) -> Number:
         raise Undecidable("exp of a fraction is irrational")
 
 
@@ -150,25 +150,25 @@ class _Ball(Arithmetic):
     name = "ball"
     exact_identities = True
 
-    def lift(self, value: Any) -> Any:
+    def lift(self, value: Number) -> Number:
         if not isinstance(value, (arb, float, int)) and np.ndim(value):
             array = np.asarray(value)
             return np.array([_ball(entry) for entry in array.ravel().tolist()], dtype=object).reshape(array.shape)
         return _ball(value)
 
-    def sqrt(self, value: Any) -> Any:
+    def sqrt(self, value: Number) -> Number:
         return arb(value).nonnegative_part().sqrt()
 
-    def exp(self, array: Any) -> Any:
+    def exp(self, array: Number) -> Number:
         return np.exp(array)
 
-    def log(self, value: Any) -> Any:
+    def log(self, value: Number) -> Number:
         return value.log()
 
-    def lambertw(self, value: Any) -> Any:
+    def lambertw(self, value: Number) -> Number:
         return arb(value).lambertw()
 
-    def over(self, numerator: Any, denominator: Any) -> Any:
+    def over(self, numerator: Number, denominator: Number) -> Number:
         if denominator == 0:
             return arb.pos_inf() if numerator > 0 else arb.nan()
         return numerator / denominator
@@ -176,14 +176,14 @@ class _Ball(Arithmetic):
     def precision(self) -> AbstractContextManager[None]:
         return enclosure.working_precision(max(PRECISION, ctx.prec), ctx.cap)
 
-    def smallest(self, values: Any) -> Any:
+    def smallest(self, values: Number) -> Number:
         entries = list(np.ravel(values))
         least = arb(entries[0])
         for entry in entries[1:]:
             least = arb.min(least, arb(entry))
         return least
 
-    def largest(self, values: Any) -> Any:
+    def largest(self, values: Number) -> Number:
         return -self.smallest([-arb(entry) for entry in np.ravel(values)])
 
 
@@ -195,7 +195,7 @@ def working_precision(bits: int = PRECISION) -> AbstractContextManager[None]:
     return enclosure.working_precision(bits, cap=2)
 
 
-def along(array: Any, direction: Any, arithmetic: Arithmetic) -> Any:
+def along(array: Number, direction: Number, arithmetic: Arithmetic) -> Number:
     """``array + t direction`` to first order in t, so that any formula also yields its derivative in t.
 
     Floats use a complex step of 1e-150 (exact to rounding: nothing is subtracted); balls use power series.
@@ -208,7 +208,7 @@ def along(array: Any, direction: Any, arithmetic: Arithmetic) -> Any:
     return lifted.reshape(np.shape(array))
 
 
-def derivative_part(result: Any, arithmetic: Arithmetic) -> Any:
+def derivative_part(result: Number, arithmetic: Arithmetic) -> Number:
     """The coefficient of t in a result of `along`."""
     if arithmetic is FLOAT:
         return np.imag(result) / 1e-150
@@ -218,11 +218,11 @@ def derivative_part(result: Any, arithmetic: Arithmetic) -> Any:
     return np.array(entries, dtype=object).reshape(np.shape(result))
 
 
-def _fraction(value: Any) -> Fraction:
+def _fraction(value: Number) -> Fraction:
     return value if isinstance(value, Fraction) else Fraction(_plain(value))
 
 
-def _ball(value: Any) -> arb:
+def _ball(value: Number) -> arb:
     if isinstance(value, arb):
         return value
     if type(value) is float:
@@ -233,6 +233,6 @@ def _ball(value: Any) -> arb:
     return arb(int(plain) if isinstance(plain, (bool, int)) else plain)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Number) -> Number:
     """A NumPy scalar, or an array that is one number, as Python's."""
     return value.item() if isinstance(value, (np.generic, np.ndarray)) else value

@@ -4,12 +4,10 @@ Eigenvalues come from LAPACK, matrix by matrix, with 16 m u ||A||_F added to the
 constant is generous but not proved; what is close to the border is decided in balls anyway.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.theory.numbers.arithmetic import FLOAT, Arithmetic, Undecidable
+from attnprune_verify.theory.numbers.arithmetic import FLOAT, Arithmetic, Number, Undecidable
 from attnprune_verify.theory.numbers.lanes import TINY, Lane, Slope, U, constant
 
 _Vector = NDArray[np.float64]
@@ -20,7 +18,7 @@ class _Lanes(Arithmetic):
 
     name = "lanes"
 
-    def lift(self, value: Any) -> Any:
+    def lift(self, value: Number) -> Number:
         if isinstance(value, Lane | Slope):
             return value
         array = np.asarray(value)
@@ -34,16 +32,16 @@ class _Lanes(Arithmetic):
         lifted[:] = [constant(entry) for entry in array.ravel().tolist()]
         return lifted.reshape(array.shape)
 
-    def sqrt(self, value: Any) -> Any:
+    def sqrt(self, value: Number) -> Number:
         return self.lift(value).sqrt()
 
-    def exp(self, array: Any) -> Any:
+    def exp(self, array: Number) -> Number:
         return np.exp(array)
 
-    def log(self, value: Any) -> Any:
+    def log(self, value: Number) -> Number:
         return self.lift(value).log()
 
-    def lambertw(self, value: Any) -> Any:
+    def lambertw(self, value: Number) -> Number:
         lane = self.lift(value)
         if lane.mid.size > 1:
             raise Undecidable("lambertw of many instances")
@@ -53,16 +51,16 @@ class _Lanes(Arithmetic):
         residual = abs(w * np.exp(w) - x) + 16 * U * (abs(x) + abs(w * np.exp(w)))
         return Lane(np.array([w]), np.array([residual + (0.0 if lane.rad is None else float(lane.rad[0])) + TINY]))
 
-    def over(self, numerator: Any, denominator: Any) -> Any:
+    def over(self, numerator: Number, denominator: Number) -> Number:
         if self.lift(denominator) == 0:
             raise Undecidable("a division by 0")
         return self.lift(numerator) / denominator
 
-    def extreme_eigenvalues(self, symmetric: Any) -> tuple[Any, Any]:
+    def extreme_eigenvalues(self, symmetric: Number) -> tuple[Number, Number]:
         found = eigenvalues(symmetric)
         return found[0], found[-1]
 
-    def smallest(self, values: Any) -> Any:
+    def smallest(self, values: Number) -> Number:
         entries = [self.lift(entry) for entry in np.ravel(np.asarray(values, dtype=object))]
         mid = entries[0].mid
         rads = [entry.rad for entry in entries if entry.rad is not None]
@@ -73,14 +71,14 @@ class _Lanes(Arithmetic):
             rad = one if rad is None else np.maximum(rad, one)
         return Lane(mid, rad)
 
-    def largest(self, values: Any) -> Any:
+    def largest(self, values: Number) -> Number:
         return -self.smallest([-self.lift(entry) for entry in np.ravel(np.asarray(values, dtype=object))])
 
 
 LANES = _Lanes()
 
 
-def stacked(array: _Vector) -> Any:
+def stacked(array: _Vector) -> Number:
     """Object array of lanes from an array whose first axis runs over the instances; a single lane of a vector.
 
     Examples
@@ -96,7 +94,7 @@ def stacked(array: _Vector) -> Any:
     return lifted.reshape(array.shape[1:])
 
 
-def eigenvalues(symmetric: Any) -> list[Lane]:
+def eigenvalues(symmetric: Number) -> list[Lane]:
     """Return all eigenvalues, least first; by Weyl they move by at most the Frobenius norm of the matrix of radii."""
     entries = [LANES.lift(entry) for entry in np.ravel(symmetric)]
     size = len(symmetric)
