@@ -7,14 +7,7 @@ shapes as `prune-model` does for its estimate (`attnprune_verify/whole_model/est
 import argparse
 from typing import NamedTuple
 
-from attnprune_verify.whole_model.estimate import (
-    Size,
-    curve_operations,
-    judged_tokens,
-    pass_operations,
-    reconstruction_operations,
-    solver_operations,
-)
+from attnprune_verify.whole_model.estimate import ModelSizes, Size, run_operations, solver_operations
 
 VOCABULARY, LARGEST_BLOCK, BACK_AND_FORTH = 128256, 512, 8
 """Of Llama 3; outputs between which the metric keeps products; operations a weight and token of a pass forward (2) and
@@ -31,13 +24,14 @@ class Shape(NamedTuple):
     kv_heads: int
     m: int
 
-    def sizes(self) -> list[Size]:
-        """Every map of every block."""
+    def sizes(self) -> ModelSizes:
+        """Every map of every block, each judged by itself."""
         d, kv = self.d, self.kv_heads * self.m
         of_block = [Size(self.heads * self.m, d, self.heads), Size(kv, d, self.kv_heads), Size(kv, d, self.kv_heads)]
         others = ((d, self.heads * self.m), (self.inner, d), (self.inner, d), (d, self.inner))
         of_block += [Size(out, into, -(-out // LARGEST_BLOCK)) for out, into in others]
-        return of_block * self.blocks
+        maps = of_block * self.blocks
+        return ModelSizes(maps, len(maps), VOCABULARY * self.d, passed=0)
 
 
 SHAPES = {
@@ -59,16 +53,12 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|")
     for name, shape in SHAPES.items():
         sizes = shape.sizes()
-        weights, head = sum(out * into for out, into, _ in sizes), VOCABULARY * shape.d
-        judged = judged_tokens(sizes, tokens, len(sizes), head)
-        counts = (
-            solver_operations(sizes),
-            pass_operations(sizes, tokens),
-            curve_operations(sizes, judged, len(sizes), head),
-            reconstruction_operations(sizes, chosen.steps * chosen.n),
-            float(BACK_AND_FORTH) * tokens * weights,
-        )
-        print(f"| {name} | {weights:.2g} | {' | '.join(f'{count:.1e}' for count in counts)} |")
+        solvers = solver_operations(sizes.maps)
+        pruned = run_operations(sizes, chosen.k, tokens, 0, 0, budgets=False)
+        budgets = run_operations(sizes, chosen.k, tokens, 0, 0, budgets=True) - pruned
+        steps = run_operations(sizes, chosen.k, tokens, chosen.steps, 0, budgets=False) - pruned
+        counts = (solvers, pruned - solvers, budgets, steps, float(BACK_AND_FORTH) * tokens * sizes.weights)
+        print(f"| {name} | {sizes.weights:.2g} | {' | '.join(f'{count:.1e}' for count in counts)} |")
 
 
 if __name__ == "__main__":
