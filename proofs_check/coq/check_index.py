@@ -3,13 +3,13 @@
 No entry of the index can name a theorem that does not exist, no theorem can be missing from it, no source can leave a
 proof out, no theorem can rest on more than the axioms the index gives for it, and none can prove anything but the
 proposition of its name in Trusted.v. Standard library only; Coq is not needed: what Coq prints of axioms and types is
-pinned in ``assumptions.txt`` and ``types.txt``, which ``make`` compares with a fresh compilation.
+pinned in ``theorems.json`` and ``types.txt``, which ``make`` compares with a fresh compilation.
 
     python3 check_index.py                 check everything; exit 1, with the reasons, if a check fails
     python3 check_index.py --sources-only  the sources and the index, not what Coq printed
     python3 check_index.py --questions     write Assumptions.v and Types.v, which make Coq print both
-    python3 check_index.py --pins          write assumptions.pins and types.pins from what Coq printed (*.out)
-    python3 check_index.py --write         bring the axioms in the index and the table in README.md up to date
+    python3 check_index.py --printed       compare what Coq printed (*.out) as well
+    python3 check_index.py --write         bring types.txt, the index's axioms and README.md's table up to date
 """
 
 import argparse
@@ -28,10 +28,14 @@ __all__ = ["dump_index", "load_index", "problems", "source_files"]
 
 # What the standard library of real numbers itself rests on; nothing else is acceptable.
 STANDARD_AXIOMS = {
-    "ClassicalDedekindReals.sig_forall_dec",
-    "ClassicalDedekindReals.sig_not_dec",
-    "FunctionalExtensionality.functional_extensionality_dep",
-    "Classical_Prop.classic",
+    "ClassicalDedekindReals.sig_forall_dec": (
+        "forall P : nat -> Prop, (forall n : nat, {P n} + {~ P n}) -> {n : nat | ~ P n} + {forall n : nat, P n}"
+    ),
+    "ClassicalDedekindReals.sig_not_dec": "forall P : Prop, {~ ~ P} + {~ P}",
+    "FunctionalExtensionality.functional_extensionality_dep": (
+        "forall (A : Type) (B : A -> Type) (f g : forall x : A, B x), (forall x : A, f x = g x) -> f = g"
+    ),
+    "Classical_Prop.classic": "forall P : Prop, P \\/ ~ P",
 }
 
 KEYS = {"theorem", "file", "proves", "reading", "supports", "says", "axioms"}
@@ -110,49 +114,39 @@ def assumptions_source(index):
     return "\n".join(lines) + "\n"
 
 
-def assumption_pins(text):
-    """Return assumptions.txt from Coq's output: each axiom with its type, then each theorem with its axioms' names."""
-    types, theorems = {}, []
+def printed_axioms(text):
+    """Return sorted axioms by title, ``file theorem``, from Coq's output; each is a standard one, of its type."""
+    found = {}
     for title, body in pinned.blocks(text).items():
-        names = []
+        found[title] = []
         if body.startswith("Axioms:\n"):
             for axiom in re.split(r"\n(?=\S)", body)[1:]:
-                name, colon, says = " ".join(axiom.split()).partition(" : ")
-                if not colon or types.setdefault(name, says) != says:
-                    raise ValueError(f"Coq's output on {title!r}: cannot read {axiom!r}, or it has another type before")
-                names.append(name)
+                name, _, says = " ".join(axiom.split()).partition(" : ")
+                if STANDARD_AXIOMS.get(name) != says:
+                    raise ValueError(f"{title}: Coq prints {axiom!r}, which is not an axiom of the standard reals")
+                found[title].append(name)
+            found[title].sort()
         elif body != "Closed under the global context":
             raise ValueError(f"Coq's output: cannot read what follows {title!r}")
-        theorems.append(" ".join([title, *sorted(names)]))
-    return "".join(f"{line}\n" for line in [*(f"{name} : {types[name]}" for name in sorted(types)), *theorems])
-
-
-def read_assumptions(root):
-    """Return sorted axioms by (file, theorem)."""
-    lines = (root / "assumptions.txt").read_text(encoding="utf-8").splitlines()
-    typed = {line.partition(" : ")[0] for line in lines if " : " in line}
-    found = {}
-    for line in lines:
-        if " : " not in line:
-            file, theorem, *axioms = line.split(" ")
-            if not typed.issuperset(axioms):
-                raise ValueError(f"assumptions.txt: an axiom of {theorem} has no type")
-            found[file, theorem] = axioms
     return found
 
 
-def assumption_problems(root, index):
-    """Return the differences between the axioms in the index and those that Coq printed."""
+def printed_problems(root):
+    """Return the differences between the pins and what Coq printed of axioms and types (*.out)."""
+    index, types = load_index(root), pinned.blocks((root / "types.out").read_text(encoding="utf-8"))
     try:
-        printed = read_assumptions(root)
+        printed = printed_axioms((root / "assumptions.out").read_text(encoding="utf-8"))
     except ValueError as error:
         return [str(error)]
-    expected = {(entry["file"], entry["theorem"]): sorted(entry["axioms"]) for entry in index}
-    return [
-        f"{key[0]} {key[1]}: the index says axioms {expected.get(key)}, assumptions.txt says {printed.get(key)}"
-        for key in sorted(set(printed) | set(expected))
-        if printed.get(key) != expected.get(key)
+    expected = {f"{entry['file']} {entry['theorem']}": sorted(entry["axioms"]) for entry in index}
+    found = [
+        f"{title}: the index says axioms {expected.get(title)}, Coq prints {printed.get(title)}"
+        for title in sorted(set(printed) | set(expected))
+        if printed.get(title) != expected.get(title)
     ]
+    if pinned.pins(types) != pinned.read_pins(root):
+        found.append("types.txt is not what Coq prints: make update, and read the differences")
+    return found + pinned.check_problems(types, keys_of(index))
 
 
 def readme_table(index):
@@ -191,8 +185,7 @@ def problems(root, sources_only=False):
     if sources_only or found:
         return found
     names = pinned.declared(code(root, TRUSTED))
-    found = pinned.types_problems(pinned.read_pins(root), names, keys_of(index))
-    return found + assumption_problems(root, index) + readme_problems(root, index)
+    return pinned.types_problems(pinned.read_pins(root), names, keys_of(index)) + readme_problems(root, index)
 
 
 def dump_index(index):
@@ -201,12 +194,14 @@ def dump_index(index):
 
 
 def write(root):
-    """Bring the axioms of the index and the table of README.md up to date."""
+    """Bring types.txt, the axioms of the index and the table of README.md up to date with what Coq printed."""
     index = load_index(root)
-    printed = read_assumptions(root)
+    axioms, types = ((root / f"{name}.out").read_text(encoding="utf-8") for name in ("assumptions", "types"))
+    printed = printed_axioms(axioms)
     for entry in index:
-        entry["axioms"] = printed[entry["file"], entry["theorem"]]
+        entry["axioms"] = printed[f"{entry['file']} {entry['theorem']}"]
     (root / "theorems.json").write_text(dump_index(index), encoding="utf-8")
+    (root / "types.txt").write_text(pinned.pins_text(pinned.pins(pinned.blocks(types))), encoding="utf-8")
     readme = (root / "README.md").read_text(encoding="utf-8")
     (root / "README.md").write_text(with_table(readme, index), encoding="utf-8")
 
@@ -218,29 +213,21 @@ def write_questions(root):
     (root / "Types.v").write_text(pinned.types_source(names, keys_of(index)), encoding="utf-8")
 
 
-def write_pins(root):
-    """Write assumptions.pins and types.pins, what the committed lists must be, from Coq's output."""
-    axioms, types = ((root / f"{name}.out").read_text(encoding="utf-8") for name in ("assumptions", "types"))
-    (root / "assumptions.pins").write_text(assumption_pins(axioms), encoding="utf-8")
-    (root / "types.pins").write_text(pinned.pins_text(pinned.pins(pinned.blocks(types))), encoding="utf-8")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--sources-only", action="store_true", help="do not read what Coq printed")
     parser.add_argument("--questions", action="store_true", help="write Assumptions.v and Types.v")
-    parser.add_argument("--pins", action="store_true", help="write assumptions.pins and types.pins")
-    parser.add_argument("--write", action="store_true", help="update the index and the README")
+    parser.add_argument("--printed", action="store_true", help="compare what Coq printed as well")
+    parser.add_argument("--write", action="store_true", help="update types.txt, the index and the README")
     arguments = parser.parse_args()
     if arguments.questions:
         write_questions(HERE)
         return 0
-    if arguments.pins:
-        write_pins(HERE)
-        return 0
     if arguments.write:
         write(HERE)
     found = problems(HERE, arguments.sources_only)
+    if arguments.printed or arguments.write:
+        found += printed_problems(HERE)
     for problem in found:
         print(problem, file=sys.stderr)
     if not found:

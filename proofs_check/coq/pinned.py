@@ -1,9 +1,10 @@
 """Pins of every definition and proposition of Trusted.v, as Coq prints it with all notations undone (types.txt).
 
-Coq's output is long and made anew by ``make types.out``. types.txt keeps one line for each part of it: a definition's
-name, the SHA-256 of what Coq prints, and the definitions of Trusted.v that this mentions; or a theorem and its type.
-A statement's hash covers its line and that of every definition it rests on, so that it changes with the meaning and not
-only with the text. Standard library only; Coq is not needed to read types.txt.
+Coq's output is long and made anew by ``make types.out``. types.txt keeps one line for each definition in it: its name,
+the SHA-256 of what Coq prints, and the definitions of Trusted.v that this mentions. Nothing is stored of a theorem's
+check: its type follows from its name and file. A statement's hash covers its line and that of every definition it rests
+on, so that it changes with the meaning and not only with the text. Standard library only; Coq is not needed to read
+types.txt.
 """
 
 import hashlib
@@ -64,8 +65,8 @@ def blocks(text: str) -> dict[str, str]:
 
 
 def pins(printed: dict[str, str]) -> dict[str, str]:
-    """Return the line of each part of Coq's output: a hash and what the part mentions, or a theorem's type."""
-    return {title: " ".join(body.split()) if " " in title else _pin(body, printed) for title, body in printed.items()}
+    """Return the line of each definition in Coq's output: a hash and what it mentions."""
+    return {title: _pin(body, printed) for title, body in printed.items() if " " not in title}
 
 
 def _pin(body: str, printed: dict[str, str]) -> str:
@@ -85,20 +86,25 @@ def read_pins(root: Path) -> dict[str, str]:
 
 
 def types_problems(pinned: dict[str, str], names: list[str], theorems: list[tuple[str, str]]) -> list[str]:
-    """Return faults: missing or superfluous parts, unproved statements, theorems checked against another one."""
-    expected = [*names, *(f"{file} {theorem}" for file, theorem in theorems)]
-    problems = [f"types.txt has nothing about {title}" for title in expected if title not in pinned]
-    problems += [f"types.txt speaks of {title}, which does not exist" for title in pinned if title not in expected]
+    """Return faults: missing or superfluous definitions, unproved statements, theorems without a statement."""
+    problems = [f"types.txt has nothing about {name}" for name in names if name not in pinned]
+    problems += [f"types.txt speaks of {name}, which does not exist" for name in pinned if name not in names]
     wanted = {statement_of(file, theorem) for file, theorem in theorems}
     asked = {name for name in names if ".Statement." in name}
     problems += [f"Trusted.v states {name}, and no theorem of the index proves it" for name in sorted(asked - wanted)]
-    problems += [f"Trusted.v does not state {name}" for name in sorted(wanted - asked)]
+    return problems + [f"Trusted.v does not state {name}" for name in sorted(wanted - asked)]
+
+
+def check_problems(printed: dict[str, str], theorems: list[tuple[str, str]]) -> list[str]:
+    """Return the theorems of which Coq prints no check against the proposition of their name."""
+    problems = []
     for file, theorem in theorems:
-        half = file.partition("/")[0]
-        should = f"{module_of(file).split('.')[-1]}.checked_{theorem} : {CHECKED[half].format(theorem)}"
-        found = pinned.get(f"{file} {theorem}", "")
-        if found and found != should:
-            problems.append(f"{file}: the check of {theorem} is of type {found.partition(' : ')[2]}")
+        should = (
+            f"{module_of(file).split('.')[-1]}.checked_{theorem} : {CHECKED[file.partition('/')[0]].format(theorem)}"
+        )
+        found = " ".join(printed.get(f"{file} {theorem}", "nothing").split())
+        if found != should:
+            problems.append(f"{file}: the check of {theorem} must print {should}; Coq prints {found}")
     return problems
 
 

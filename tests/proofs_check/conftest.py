@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 COQ = Path(__file__).resolve().parents[2] / "proofs_check" / "coq"
-PINNED = ("_CoqProject", "types.txt", "assumptions.txt")
+PINNED = ("_CoqProject", "types.txt", "theorems.json")
 
 
 def make(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -26,9 +26,7 @@ def make(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def copy(tmp_path: Path) -> Path:
     """The sources, without anything compiled."""
     target = tmp_path / "coq"
-    shutil.copytree(
-        COQ, target, ignore=shutil.ignore_patterns("*.vo*", "*.glob", ".*", "Makefile.coq*", "*.out", "*.pins")
-    )
+    shutil.copytree(COQ, target, ignore=shutil.ignore_patterns("*.vo*", "*.glob", ".*", "Makefile.coq*", "*.out"))
     return target
 
 
