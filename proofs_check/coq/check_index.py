@@ -9,7 +9,8 @@ pinned in ``theorems.json`` and ``types.txt``, which ``make`` compares with a fr
     python3 check_index.py --sources-only  the sources and the index, not what Coq printed
     python3 check_index.py --questions     write Assumptions.v and Types.v, which make Coq print both
     python3 check_index.py --printed       compare what Coq printed (*.out) as well
-    python3 check_index.py --write         bring types.txt, the index's axioms and README.md's table up to date
+    python3 check_index.py --write         bring types.txt and the axioms in the index up to date
+    python3 check_index.py --table         print the theorems as a table
 """
 
 import argparse
@@ -149,8 +150,8 @@ def printed_problems(root):
     return found + pinned.check_problems(types, keys_of(index))
 
 
-def readme_table(index):
-    """The table of README.md."""
+def table(index):
+    """Return the theorems as a table of Markdown."""
     rows = ["| theorem | statement | reading | says | file | axioms |", "|---|---|---|---|---|---|"]
     for entry in index:
         says = entry["says"].replace("|", "\\|")
@@ -162,22 +163,6 @@ def readme_table(index):
     return "\n".join(rows)
 
 
-BEGIN, END = "<!-- theorems: written by make update -->\n", "\n<!-- end of theorems -->"
-
-
-def with_table(readme, index):
-    before, _, rest = readme.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return before + BEGIN + readme_table(index) + END + after
-
-
-def readme_problems(root, index):
-    readme = (root / "README.md").read_text(encoding="utf-8")
-    if with_table(readme, index) != readme:
-        return ["README.md: the table is not that of the index: make update"]
-    return []
-
-
 def problems(root, sources_only=False):
     """Return all faults of the development below ``root``."""
     index = load_index(root)
@@ -185,7 +170,7 @@ def problems(root, sources_only=False):
     if sources_only or found:
         return found
     names = pinned.declared(code(root, TRUSTED))
-    return pinned.types_problems(pinned.read_pins(root), names, keys_of(index)) + readme_problems(root, index)
+    return pinned.types_problems(pinned.read_pins(root), names, keys_of(index))
 
 
 def dump_index(index):
@@ -194,7 +179,7 @@ def dump_index(index):
 
 
 def write(root):
-    """Bring types.txt, the axioms of the index and the table of README.md up to date with what Coq printed."""
+    """Bring types.txt and the axioms of the index up to date with what Coq printed."""
     index = load_index(root)
     axioms, types = ((root / f"{name}.out").read_text(encoding="utf-8") for name in ("assumptions", "types"))
     printed = printed_axioms(axioms)
@@ -202,8 +187,6 @@ def write(root):
         entry["axioms"] = printed[f"{entry['file']} {entry['theorem']}"]
     (root / "theorems.json").write_text(dump_index(index), encoding="utf-8")
     (root / "types.txt").write_text(pinned.pins_text(pinned.pins(pinned.blocks(types))), encoding="utf-8")
-    readme = (root / "README.md").read_text(encoding="utf-8")
-    (root / "README.md").write_text(with_table(readme, index), encoding="utf-8")
 
 
 def write_questions(root):
@@ -218,10 +201,14 @@ def main():
     parser.add_argument("--sources-only", action="store_true", help="do not read what Coq printed")
     parser.add_argument("--questions", action="store_true", help="write Assumptions.v and Types.v")
     parser.add_argument("--printed", action="store_true", help="compare what Coq printed as well")
-    parser.add_argument("--write", action="store_true", help="update types.txt, the index and the README")
+    parser.add_argument("--write", action="store_true", help="update types.txt and the index")
+    parser.add_argument("--table", action="store_true", help="print the theorems as a table of Markdown")
     arguments = parser.parse_args()
     if arguments.questions:
         write_questions(HERE)
+        return 0
+    if arguments.table:
+        print(table(load_index(HERE)))
         return 0
     if arguments.write:
         write(HERE)
