@@ -22,9 +22,9 @@ def attention(q, k, v):
 def audited(tmp_path, capsys):
     """The exit code and the report of the command on a target with these lines."""
 
-    def run(lines, *options):
+    def run(lines, *options, before=TEXT):
         target = tmp_path / "target.py"
-        target.write_text(f"{TEXT}\n\n{lines}\n", encoding="utf-8")
+        target.write_text(f"{before}\n\n{lines}\n", encoding="utf-8")
         with pytest.raises(SystemExit) as ended:
             main(["audit-kernel", str(target), "--format", "json", *options])
         said = capsys.readouterr()
@@ -95,6 +95,40 @@ def test_a_helper_that_takes_other_arguments_is_no_merge(audited):
 def test_what_gives_no_answer_does_not_pass(audited, lines, code, status):
     found, document = audited(lines)
     assert (found, {record["status"] for record in document["checks"]}) == (code, {status})
+
+
+IN_JAX = """
+import jax
+import jax.numpy as jnp
+
+@jax.jit
+def merge(o1, a, o2, b):
+    top = jnp.maximum(a, b)
+    top = jnp.where(jnp.isneginf(top), 0, top)
+    e1, e2 = jnp.exp(a - top), jnp.exp(b - top)
+    total = e1 + e2
+    o = (e1[..., None] * o1 + e2[..., None] * o2) / jnp.where(total > 0, total, 1)[..., None]
+    return o.astype(o1.dtype), top + jnp.log(total)
+
+def merge_backward(*given):
+    return jax.vjp(merge, *given[:4])[1](given[4:])
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("", "", set()),
+        ("jnp.exp(", "jnp.exp2(", {("merge", "merge-weights"), ("merge_backward", "merge-weights")}),
+        ("given[4:])", "(given[4], 0 * given[5]))", {("merge_backward", "merge-lse")}),
+    ],
+    ids=["right", "weights in base 2", "dlse left out"],
+)
+def test_merges_in_jax_are_judged(audited, old, new, found):
+    pytest.importorskip("jax")
+    code, document = audited(IN_JAX.replace(old, new) if old else IN_JAX, before="")
+    assert (code, document["judged"]) == (int(bool(found)), ["merge", "merge_backward"])
+    assert names(document) == found
 
 
 def test_plans_have_merges(capsys, tmp_path):
