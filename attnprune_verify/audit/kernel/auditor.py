@@ -106,6 +106,8 @@ class KernelAuditor(Examiner):
         self._checks = tuple(filter(self._of_kernel, (x for x in self._checks if x.function in asked))) or self._checks
         asked &= {check.function for check in self._checks} if needed else asked
         self.functions = {name: signature for name, signature in FUNCTIONS.items() if name in asked}
+        judged = {check.function for check in self._checks if self.present(check.function)}
+        self.context.both = {bridge.FORWARD, bridge.BACKWARD} <= judged
 
     def _of_kernel(self, check: Check) -> bool:
         """Report whether the kernel has the integers of a check, or a check without them can call it."""

@@ -23,6 +23,7 @@ from attnprune_verify.audit.kernel.problem.scope import ANYTHING
 from attnprune_verify.audit.kernel.process.context import KernelContext, overflows
 from attnprune_verify.audit.kernel.process.facts import Refused, Reply, TooSlow
 from attnprune_verify.audit.kernel.process.shapes import misshapen
+from attnprune_verify.audit.kernel.truth.bounds import BOTH
 from attnprune_verify.audit.kernel.truth.judge import KernelVerdict, judge
 from attnprune_verify.audit.record import Check, Finding
 from attnprune_verify.audit.subject.answers import NoAnswer
@@ -127,7 +128,7 @@ def _judged_all(context: KernelContext, function: str, samples: tuple[KernelSamp
     for sample in samples:
         try:
             reply = context.answer(function, sample)
-            verdict = _judged(function, sample, reply)
+            verdict = _judged(context, function, sample, reply)
             if reply.changed and not writes and not context.functions[function].writes:
                 writes = f"changes its input {', '.join(reply.changed)}, on {sample.describe()}"
         except (Refused, TooSlow) as none:
@@ -159,10 +160,12 @@ def _judged_all(context: KernelContext, function: str, samples: tuple[KernelSamp
     return _summary(verdicts, refused)
 
 
-def _judged(function: str, sample: KernelSample, reply: Reply) -> KernelVerdict:
+def _judged(context: KernelContext, function: str, sample: KernelSample, reply: Reply) -> KernelVerdict:
     problem = misshapen(function, sample, reply)
     if problem is not None:
         return KernelVerdict("failed", function, np.inf, 0.0, np.inf, problem)
+    if context.both:
+        sample.memo[BOTH] = True
     return judge(function, sample, reply.parts)
 
 

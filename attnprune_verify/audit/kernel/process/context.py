@@ -45,8 +45,8 @@ class KernelContext:
         Facts by function.
     rows : dict
         Samples of combined features, shared by both functions.
-    quick : bool
-        Whether features are combined in pairs of small sizes only.
+    quick, both : bool
+        Whether features are combined in pairs of small sizes only, and whether both functions are judged.
     reopened : callable or None
         Starts the kernel again, in a process of its own.
     skip_reason : callable
@@ -62,7 +62,7 @@ class KernelContext:
         self.plain: frozenset[str] = frozenset()
         self.functions: dict[str, CallFacts] = defaultdict(CallFacts)
         self.rows: dict[tuple[Any, ...], KernelSample] = {}
-        self.quick = False
+        self.quick, self.both = False, False
         self.reopened: Callable[[], Subject] | None = None
         self.skip_reason: Callable[[KernelContext, str, KernelSample], str | None] = lambda *_: None
         self._regimes: dict[str, Regime] = {}

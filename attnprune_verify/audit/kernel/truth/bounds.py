@@ -42,8 +42,9 @@ from attnprune_verify.audit.kernel.truth.calculus import AtOnce, Calculus, Typic
 from attnprune_verify.audit.kernel.truth.forward_errors import ForwardErrors, Mean, compounded
 from attnprune_verify.audit.kernel.truth.steps import evaluate, spread_over
 
-__all__ = ["Errors", "attention_errors", "in_balls", "in_floats", "propagated", "results_of", "worst_errors"]
+__all__ = ["BOTH", "Errors", "attention_errors", "in_balls", "in_floats", "propagated", "results_of", "worst_errors"]
 
+BOTH = "both passes"  # in the memo of a sample whose gradients are asked after its forward pass: at once is cheaper
 _SAFETY = 1.01  # for the float64 rounding of all that follows, and products of two small errors
 _SMALL = 2**11  # chosen: logits up to which all results cost little more than those of the forward pass
 _BLOCK = 2**17  # chosen: logits of a block, so that an array of them has 1 MiB
@@ -127,7 +128,7 @@ def _errors(sample: KernelSample, precision: KernelPrecision, backward: bool) ->
     """The worst and the typical errors; and with those of the sample's precision its truth in floats, if it is that."""
     if ("errors", precision, backward) not in sample.memo:
         batch, heads, _, n, length, *_ = sample.shape
-        every = backward or batch * heads * n * length <= _SMALL
+        every = backward or batch * heads * n * length <= _SMALL or BOTH in sample.memo
         valued = precision == sample.precision and not in_balls(sample)
         rules: list[Rule] = [(precision, Worst(precision.sums)), (precision, Typical(precision.sums))]
         values, found = propagated(sample, rules + [_own_rule(sample)] * valued, every, valued)
@@ -206,7 +207,6 @@ class _Propagation(ForwardErrors):
         """Return the error of dP = dO V^T."""
         sample, steps, calculus = self.sample, self.steps, self.calculus
         do, turned = sample.do, np.swapaxes(steps.v, -1, -2)
-        size = np.abs(do) @ np.abs(turned)
         lost = self.lost_products(do, turned) + do.shape[3] * self.tiny
         if self.w:  # dO / row sum in the 16-bit type, dP itself, and dP - D
             lost = (
@@ -215,10 +215,12 @@ class _Propagation(ForwardErrors):
                 + self.count * self.precision.lost * np.abs(turned).sum(axis=-2, keepdims=True)
             )
         return calculus.add(
-            (1 + self.stored(2)) * calculus.chain(do.shape[3] + 8) * size * steps.kept,
-            (1 + self.stored(1)) * self.stored(1) * calculus.through(np.abs(do), turned) * steps.kept,
-            self.stored(self.times) * np.abs(steps.dp),
-            self.dropping * np.abs(steps.dp),
+            (1 + self.stored(2)) * calculus.chain(do.shape[3] + 8) * steps.dp_size * steps.kept,
+            (1 + self.stored(1)) * self.stored(1) * calculus.through(np.abs(do), turned) * steps.kept
+            if self.w
+            else 0.0,
+            self.stored(self.times) * np.abs(steps.dp) if self.w else 0.0,
+            self.dropping * np.abs(steps.dp) if self.dropping else 0.0,
         ) + np.where(steps.allowed, lost * steps.kept, 0.0)
 
     def mean_error(self, exponent: Array, logit: Array, o: Array, dp: Array) -> Array:
@@ -234,7 +236,7 @@ class _Propagation(ForwardErrors):
             own = way.own + 2 * logit  # of logits computed anew, which the row sum has not seen
             terms = calculus.add(
                 calculus.along(grown * own * size, -1),
-                calculus.along(grown * self.stored(1) * size, -1),
+                calculus.along(grown * self.stored(1) * size, -1) if self.w else 0.0,
                 calculus.along(grown * dp, -1),
                 way.chain * (grown * size).sum(axis=-1, keepdims=True),
             )
@@ -278,7 +280,7 @@ class _Propagation(ForwardErrors):
             capped = ds * (2 * tanh * (logit / sample.softcap + self.exp * self.u) + 4 * self.u)
             error = calculus.add(error, capped)
             plain = calculus.add(plain, capped * (steps.by_bias != 1))
-        size = np.max(steps.kept) * (np.abs(sample.do) @ np.abs(np.swapaxes(steps.v, -1, -2))) + np.abs(steps.mean)
+        size = np.max(steps.kept) * steps.dp_size + np.abs(steps.mean)
         off = np.where(steps.allowed, np.maximum(error, plain) + grown * mean, 0.0)
         lost = self.lost_weights(weights) * (size + self.cotangent) + self.underflow(ds, off)
         independent, plain = (calculus.add(np.where(steps.allowed, x, 0.0), lost) for x in (error, plain))

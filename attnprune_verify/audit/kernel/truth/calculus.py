@@ -8,8 +8,8 @@ A2815); it is used with a factor, and on random inputs only.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import reduce
 from typing import Protocol
 
 import numpy as np
@@ -52,6 +52,26 @@ def product(left: Array, right: Array) -> Array:
     return np.zeros((*np.broadcast_shapes(left.shape[:-2], right.shape[:-2]), left.shape[-2], right.shape[-1]))
 
 
+def _none(error: Array | float) -> bool:
+    return isinstance(error, float) and error == 0.0
+
+
+def _summed(errors: Iterable[Array | float]) -> Array:
+    """The sum in this order, without what is no array and 0; in the memory of the first sum."""
+    found: Array | None = None
+    own = False
+    for error in errors:
+        if _none(error):
+            continue
+        if found is None:
+            found = np.asarray(error)
+        elif own and found.shape == np.broadcast_shapes(found.shape, np.shape(error)):
+            found += error
+        else:
+            found, own = np.asarray(found + error), True
+    return np.zeros(()) if found is None else found
+
+
 @dataclass(frozen=True)
 class Worst:
     """Absolute values."""
@@ -65,7 +85,7 @@ class Worst:
         return times
 
     def add(self, *errors: Array | float) -> Array:
-        return np.asarray(reduce(lambda total, error: total + error, errors))
+        return _summed(errors)
 
     def through(self, errors: Array, matrix: Array) -> Array:
         return product(errors, np.abs(matrix))
@@ -104,7 +124,8 @@ class Typical:
         return np.sqrt(times)
 
     def add(self, *errors: Array | float) -> Array:
-        return np.asarray(np.sqrt(reduce(lambda total, error: total + error**2, errors, np.zeros(()))))
+        total = _summed([np.square(error) for error in errors if not _none(error)])
+        return np.asarray(np.sqrt(total, out=total if total.ndim else None))
 
     def through(self, errors: Array, matrix: Array) -> Array:
         return np.asarray(np.sqrt(product(errors**2, matrix**2)))

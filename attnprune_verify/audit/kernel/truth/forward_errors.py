@@ -51,10 +51,10 @@ class ForwardErrors:
     def steps(self) -> KernelSteps:
         return evaluate(self.sample)
 
-    @cached_property
+    @property
     def count(self) -> int:
         """Terms of the longest row."""
-        return max(int(self.steps.allowed.sum(axis=-1).max()), 1)
+        return max(int(self.steps.terms.max()), 1)
 
     def logits(self) -> Array:
         """Return the error of scale q k^T, softcap and ALiBi: in units of the logit."""
@@ -239,10 +239,10 @@ class ForwardErrors:
         """The most that a shift may lag behind; typically no more than exp errs anyway."""
         return LAG if type(self.calculus) is Worst else 0.0
 
-    @cached_property
+    @property
     def several(self) -> Mask:
         """The rows of more than one key: the weight of a row's only key is exp(0), and its log is 0."""
-        return np.asarray(self.steps.allowed.sum(axis=-1, keepdims=True) > 1)
+        return np.asarray(self.steps.terms > 1)
 
     @cached_property
     def above(self) -> Array:
@@ -280,12 +280,18 @@ class ForwardErrors:
 
 def _growth(error: Array) -> Array:
     """Return the value of exp(error) - 1."""
-    return np.where(error < _UNKNOWN, np.expm1(np.minimum(error, _UNKNOWN)), np.inf)
+    known = error < _UNKNOWN
+    return np.expm1(error) if known.all() else np.where(known, np.expm1(np.minimum(error, _UNKNOWN)), np.inf)
 
 
 def compounded(error: Array) -> Array:
     """Bound the relative error of a product of factors whose relative errors add up to x: x / (1 - x)."""
-    return np.where(error < 1, error / np.where(error < 1, 1 - error, 1.0), np.inf)
+    small = error < 1
+    return (
+        np.asarray(error / (1 - error))
+        if small.all()
+        else np.where(small, error / np.where(small, 1 - error, 1.0), np.inf)
+    )
 
 
 def larger_logits(low: Array, high: Array) -> Array:

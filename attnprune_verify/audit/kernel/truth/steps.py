@@ -64,6 +64,16 @@ class KernelSteps:
             self.kept = np.concatenate([kept, np.ones_like(sink)], axis=-1)
 
     @cached_property
+    def terms(self) -> Array:
+        """The number of keys of each row."""
+        return np.asarray(self.allowed.sum(axis=-1, keepdims=True))
+
+    @cached_property
+    def dp_size(self) -> Array:
+        """The products of dO and values, of absolute values."""
+        return np.asarray(np.abs(self.sample.do) @ np.abs(_turned(self.v)))
+
+    @cached_property
     def size(self) -> Array:
         """The products of queries and keys, of absolute values."""
         return np.asarray(np.abs(self.sample.q) @ np.abs(_turned(self.k)))
