@@ -77,7 +77,7 @@ class KernelNamer:
             # Of few numbers something always fits, or nothing is said
             again = by_mechanism(self.context, function, rich)
             found = again if again.ids != ("unknown",) else found
-        return found
+        return (self._curve() if function == FORWARD and found.ids == ("unknown",) else None) or found
 
     def everywhere(self, function: str) -> Diagnosis | None:
         """The mistake that explains every failure of the regimes, if one does."""
@@ -181,8 +181,8 @@ class KernelNamer:
 
     @staticmethod
     def _extreme(failing: set[str]) -> Diagnosis | None:
-        hidden = {"forbidden giants", "forbidden future"}
-        return _named("mask-finite" if failing and failing <= hidden else "unstable-exp")
+        hidden = failing and failing <= {"forbidden giants", "forbidden future"}
+        return _named("mask-finite" if hidden else "unstable-exp")
 
     def _fitted(self, function: str, observed: list[KernelObservation]) -> Diagnosis | None:
         wrong = sorted({index for one in observed for index in one.wrong})

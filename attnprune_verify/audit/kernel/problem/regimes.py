@@ -179,9 +179,11 @@ def _sizes(maker: Maker) -> tuple[Regime, ...]:
         ),
         Regime(
             "long",
-            "one query and a chunk of them, up to 4,097 keys: offsets beyond 16 bits, many splits",
+            "one query and a chunk of them, up to 4,097 keys: offsets beyond 16 bits, many splits, rounded constants",
             (make("decode1025", 1, 64, 1025), make("decode4097", 1, 16, 4097, heads=1),
-             make("chunk1040", 64, 4, 1040, heads=1), make("masked1040", 2, 4, 1040, heads=1, masked=True)),
+             make("chunk1040", 64, 4, 1040, heads=1),
+             maker.balanced(make("balanced1040", 16, 4, 1040, heads=1, spread=0.1)),
+             make("masked1040", 2, 4, 1040, heads=1, masked=True)),
         ),
         Regime(
             "larger, changed logits",

@@ -88,6 +88,16 @@ class Maker:
             k[(*item, slice(None), 0)] = rng.permutation(levels) * size / (query * sample.factor)
         return self.exact(sample.changed(generic=False), q=q, k=k)
 
+    def balanced(self, sample: KernelSample) -> KernelSample:
+        """One key as heavy as all others together, which lie far below it, with values of another sign.
+
+        What all logits are multiplied by wrongly shifts weight between them, and errors of single weights cancel.
+        """
+        length = sample.k.shape[2]
+        first = np.arange(length) == length // 2
+        sample = self.position_wise(sample, np.where(first, np.log(length), 0.0), 2.0)
+        return self.exact(sample, v=np.where(first[:, None], 1.0, -1.0) * np.abs(sample.v))
+
     def forbidden(self, sample: KernelSample, size: float) -> KernelSample:
         """Allowed logits about -size, forbidden ones about +size: the last third of the keys is padding."""
         n, length = sample.q.shape[2], sample.k.shape[2]
