@@ -12,7 +12,8 @@ from typing import Any, Self
 import numpy as np
 
 from attnprune_verify.audit.contract import Signature
-from attnprune_verify.audit.record import NOT_SAID, BrokeOff, Check, Coverage, Finding, Record
+from attnprune_verify.audit.naming.searching import BrokeOff, searching
+from attnprune_verify.audit.record import NOT_SAID, Check, Coverage, Finding, Record
 from attnprune_verify.audit.subject.answers import NoAnswer, NotAccepted
 from attnprune_verify.audit.subject.functions import line_of
 from attnprune_verify.audit.subject.process import Subject
@@ -20,7 +21,7 @@ from attnprune_verify.audit.subject.target import fingerprint, source_file, targ
 from attnprune_verify.audit.waivers import Waiver, waiver_for
 from attnprune_verify.errors import InvalidInstance
 
-_OURS, _LOOKED = "attnprune-verify itself failed, not the target,", "while it looked for the mistake"
+_OURS = "attnprune-verify itself failed, not the target, while it"
 
 
 class Examiner:
@@ -155,9 +156,9 @@ class Examiner:
             warnings.simplefilter("always", BrokeOff)
             found = self._asked(check)
         broke = [note.message.error for note in told if isinstance(note.message, BrokeOff)]
-        if broke and found.status == "failed":
-            named = "" if "unknown" in found.diagnosis else f"{found.words}; "
-            found = replace(found, words=f"{named}{_OURS} {_LOOKED}: {line_of(broke[0])}")
+        if broke:
+            named = f"{found.words}; " if found.words and "unknown" not in found.diagnosis else ""
+            found = replace(found, words=f"{named}{_OURS} looked for the mistake: {line_of(broke[0])}")
         return replace(found, seconds=time.perf_counter() - start)
 
     def _asked(self, check: Check) -> Record:
@@ -191,18 +192,16 @@ class Examiner:
                 return Finding("failed", str(refusal), ids=("wrong-shape",))
             return Finding("could_not_run", f"{name} {refusal}")
         except Exception as error:  # of a judge, by whatever answer: no finding about the subject
-            return Finding("could_not_judge", f"{_OURS} while it judged the answer: {line_of(error)}")
+            return Finding("could_not_judge", f"{_OURS} judged the answer: {line_of(error)}")
 
     def _record(self, check: Check, finding: Finding) -> Record:
         """The record; a search for the mistake's name that raises leaves the verdict."""
-        try:
+        with searching():
             return self._explained(check, finding)
-        except Exception as error:
-            words = f"{_OURS} {_LOOKED}: {line_of(error)}"
-            ids = ("unknown",) if finding.status == "failed" else ()
-            numbers = finding.error, finding.bound, finding.power
-            known = check.id, check.function, check.claim, check.says, check.required, finding.status, finding.reason
-            return Record(*known, ids, words, *numbers, seed=self.seed)
+        ids = finding.ids or ("unknown",) if finding.status == "failed" else ()
+        numbers = finding.error, finding.bound, finding.power
+        known = check.id, check.function, check.claim, check.says, check.required, finding.status, finding.reason
+        return Record(*known, ids, "", *numbers, seed=self.seed)
 
     def settled(self, records: list[Record]) -> list[Record]:
         """The records, completed with the findings that need all of them."""

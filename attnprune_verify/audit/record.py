@@ -16,14 +16,6 @@ from attnprune_verify.values import nearest
 Status = Literal["passed", "failed", "inconclusive", "not_applicable", "could_not_run", "could_not_judge", "waived"]
 
 
-class BrokeOff(UserWarning):
-    """A search for a mistake's name raised: an error of this package, beside which the verdict stands."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(f"{type(error).__name__}: {error}")
-        self.error = error
-
-
 @dataclass(frozen=True, eq=False)
 class Call:
     """A call of the subject that shows the failure, with what it should have returned (None: see the reason).

@@ -40,6 +40,7 @@ def test_wrong_programs_fail_by_name(one, tmp_path):
     result = audited(tmp_path, edited(one), one["function"])
     assert result.outcome == "failed"
     assert set(one["names"]) & {id for ids in result.diagnosis.values() for id in ids}, result.diagnosis
+    assert not [check for check in result.checks if "attnprune-verify itself" in check.words]
 
 
 COUNT, ROWS, GONE = "count = int(weight.size * rho)", "int(columns * rho)", "    return gone"

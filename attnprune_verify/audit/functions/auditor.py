@@ -21,6 +21,7 @@ from attnprune_verify.audit.functions.naming.snippet import as_code, audit_code
 from attnprune_verify.audit.functions.probes import probe
 from attnprune_verify.audit.functions.truth.precision import precision_named
 from attnprune_verify.audit.mistakes import SENTENCES
+from attnprune_verify.audit.naming.searching import searching
 from attnprune_verify.audit.record import Call, Check, Finding, Record
 from attnprune_verify.audit.subject.answers import NoAnswer
 from attnprune_verify.audit.subject.functions import printable
@@ -116,8 +117,8 @@ class Auditor(Examiner):
 
     def prepare(self, function: str) -> None:
         if function not in self._probed:
-            self._probed.add(function)
             probe(self.context, function)
+            self._probed.add(function)
 
     def _finding(self, check: Check) -> Finding:
         if self.quick and check.name in _LONG:
@@ -178,10 +179,9 @@ class Auditor(Examiner):
         if finding.shrink is None or (name, ids) in self._shrunk or known >= _MOST_SHRUNK or dear:
             return finding
         self._shrunk.add((name, ids))
-        try:
+        with searching():
             return finding.shrink(ids) or finding
-        except (NoAnswer, ArithmeticError, ValueError, IndexError, TypeError):
-            return finding
+        return finding
 
     def _returned(self, call: Call, ids: tuple[str, ...]) -> tuple[NDArray[Any], ...]:
         """Call the snippet's function once more and return its result; nothing if results differ from call to call."""

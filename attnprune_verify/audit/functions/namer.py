@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,7 +21,8 @@ from attnprune_verify.audit.functions.truth.reference import ENCLOSED
 from attnprune_verify.audit.functions.truth.samples import Sample
 from attnprune_verify.audit.functions.truth.tolerance import judge
 from attnprune_verify.audit.mistakes import SENTENCES
-from attnprune_verify.audit.record import BrokeOff, Call, Check, Diagnosis, Finding, Record
+from attnprune_verify.audit.naming.searching import searching
+from attnprune_verify.audit.record import Call, Check, Diagnosis, Finding, Record
 from attnprune_verify.audit.subject.answers import NoAnswer
 from attnprune_verify.audit.subject.process import Subject
 
@@ -122,27 +122,22 @@ class Namer:
         """Every wrong formula: mistakes, factors, precision, behaviour, then experiments."""
         if finding.ids or check.function not in ENCLOSED or not finding.samples:
             return None
-        try:
+        with searching():
             check, finding = self._tamed(check, finding)
             found = self._diagnose(check, finding)
             if found.named:
                 return found
             return self._by_behaviour(check.function) or self._by_experiment(check.function, finding, found)
-        except (ArithmeticError, ValueError, IndexError, TypeError, NoAnswer) as error:
-            # A verdict stands whether or not its cause can be found.
-            if not isinstance(error, NoAnswer):
-                warnings.warn(BrokeOff(error), stacklevel=2)
-            return Diagnosis(_UNKNOWN, f"the search for the mistake broke off: {type(error).__name__}")
+        return Diagnosis(_UNKNOWN, "the search for the mistake broke off")
 
     def on_smaller(self, check: Check, finding: Finding) -> Diagnosis | None:
         """The name of an unnamed failure that fits the smaller instance, where more may show, and the first one."""
         if check.function not in ENCLOSED:
             return None
-        try:
+        found = None
+        with searching():
             here = self._observed(check.function, list(finding.samples[:2]))
             found = diagnose(check.function, here, pairs=False, precision=False) if here else None
-        except (ArithmeticError, ValueError, IndexError, TypeError, NoAnswer):
-            return None
         return found if found is not None and found.named and not _VANISHED & set(found.ids) else None
 
     def _as_in_general(self, check: Check, finding: Finding) -> Diagnosis | None:
@@ -221,17 +216,11 @@ class Namer:
         if name not in ENCLOSED or not finding.samples:
             return False
         sample = finding.samples[0]
-        try:
-            answer = self.context.ask(name, sample)
-            if self.context.misshapen(name, sample, answer) is not None:
-                return False
-            return judge(name, sample, answer.parts).verdict == "passed" and self._was_wrong(name, sample)
-        except (NoAnswer, ArithmeticError, ValueError, TypeError):
-            return False
-
-    def _was_wrong(self, name: str, sample: Sample) -> bool:
-        known = self.context.known(name, sample)
-        return known is None or judge(name, sample, known.parts).verdict in ("failed", "suspect")
+        with searching():
+            if FailingCase(self.context, name, sample).passes(sample):
+                known = self.context.known(name, sample)
+                return known is None or judge(name, sample, known.parts).verdict in ("failed", "suspect")
+        return False
 
     def _by_behaviour(self, name: str) -> Diagnosis | None:
         """Changed inputs or earlier results explain wrong values that no formula gives."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
-
-import numpy as np
 
 from attnprune_verify.audit.contract import Signature
 from attnprune_verify.audit.examiner import Examiner
@@ -34,8 +31,8 @@ from attnprune_verify.audit.kernel.reference_error import reference_errors
 from attnprune_verify.audit.kernel.snippet import as_code
 from attnprune_verify.audit.kernel.typing import Plain
 from attnprune_verify.audit.mistakes import SENTENCES
-from attnprune_verify.audit.record import BrokeOff, Check, Coverage, Diagnosis, Finding, Record, chosen
-from attnprune_verify.audit.subject.answers import NoAnswer
+from attnprune_verify.audit.naming.searching import searching
+from attnprune_verify.audit.record import Check, Coverage, Diagnosis, Finding, Record, chosen
 from attnprune_verify.audit.subject.process import Subject
 from attnprune_verify.audit.waivers import Waiver
 
@@ -262,7 +259,8 @@ class KernelAuditor(Examiner):
             return Diagnosis((behaviour,), SENTENCES[behaviour])
         if (meant := self._by_order(function, samples)) is not None:
             return meant
-        try:
+        found = Diagnosis(("unknown",), "the search for the mistake broke off")
+        with searching():
             self._namer = self._namer or KernelNamer(self.context)
             if small is not None and small.extended and self._namer.everywhere(function) is None:
                 part = self._namer.roughly(function, samples)
@@ -275,10 +273,6 @@ class KernelAuditor(Examiner):
                 bare = tuple(_bare(one, small) for one in samples[:_MOST_BARED])
                 samples = tuple(one for one in bare if failure(self.context, function, one)) or (small,)
             found = self._namer.name(function, samples)
-        except (ArithmeticError, ValueError, IndexError, TypeError, NoAnswer, np.linalg.LinAlgError) as error:
-            if not isinstance(error, NoAnswer):
-                warnings.warn(BrokeOff(error), stacklevel=2)
-            return Diagnosis(("unknown",), f"the search for the mistake broke off: {type(error).__name__}")
         if found.ids[0] in ("nondeterministic", "cached"):
             self._behaviour.setdefault(function, found.ids[0])
         return found

@@ -8,7 +8,7 @@ import pytest
 import attnprune_verify as apv
 from attnprune_verify.audit.kernel.names import mechanisms, shrink
 from attnprune_verify.audit.kernel.run import run_kernel_audit
-from attnprune_verify.audit.record import BrokeOff
+from attnprune_verify.audit.naming.searching import BrokeOff
 from attnprune_verify.audit.subject.answers import OurError
 from tests.audit.kernel import joins, lists
 

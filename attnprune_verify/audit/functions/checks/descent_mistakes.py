@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from attnprune_verify.audit.functions.naming.guarded_search import search_for_names
 from attnprune_verify.audit.functions.naming.mistakes import MISTAKES
 from attnprune_verify.audit.functions.truth.conventions import smallest_first
 from attnprune_verify.audit.functions.truth.formulas import RIGHT, Array, Steps, attention_part
 from attnprune_verify.audit.functions.truth.samples import Sample
+from attnprune_verify.audit.naming.searching import search_for_names
 from attnprune_verify.model.functions import gradient
 
 __all__ = [

@@ -17,9 +17,9 @@ from attnprune_verify.audit.functions.checks.pruning import as_convention, expla
 from attnprune_verify.audit.functions.checks.smaller import check, shrunk
 from attnprune_verify.audit.functions.checks.structure import TIMES, precision_check
 from attnprune_verify.audit.functions.context import Context
-from attnprune_verify.audit.functions.naming.guarded_search import search_for_names
 from attnprune_verify.audit.functions.truth.conventions import CHOICES, MaskConventions, smallest_first, units
 from attnprune_verify.audit.functions.truth.precision import Precision
+from attnprune_verify.audit.naming.searching import search_for_names
 from attnprune_verify.audit.naming.shrink import SMALLEST, doubtless, fewer
 from attnprune_verify.audit.record import Call, Check, Finding
 

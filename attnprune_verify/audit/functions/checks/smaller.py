@@ -12,6 +12,7 @@ from attnprune_verify.audit.functions.context import Context
 from attnprune_verify.audit.functions.truth.reference import parameters, reference
 from attnprune_verify.audit.functions.truth.samples import STABILITY, Sample
 from attnprune_verify.audit.functions.truth.tolerance import judge
+from attnprune_verify.audit.naming.searching import searching
 from attnprune_verify.audit.naming.shrink import smallest
 from attnprune_verify.audit.record import Call, Check, Finding
 from attnprune_verify.audit.subject.answers import NoAnswer
@@ -79,10 +80,9 @@ def shrunk(
     """
 
     def alike(one: Case) -> Finding | None:
-        try:
+        found = None
+        with searching():
             found = judged(one)
-        except (NoAnswer, ArithmeticError, ValueError, IndexError):
-            return None
         fits = found is not None and (not by_name or set(ids) <= {*found.ids, *_OF_SEVERAL})
         return found if fits else None
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.algorithms.baselines.sparsegpt import sparsegpt_report
-from attnprune_verify.audit.functions.naming.guarded_search import search_for_names
 from attnprune_verify.audit.functions.truth.conventions import CHOICES, MaskConventions, smallest_first
 from attnprune_verify.audit.functions.truth.layers import LinearLayer
+from attnprune_verify.audit.naming.searching import search_for_names
 
 __all__ = ["named", "right_output"]
 
@@ -44,7 +44,7 @@ def named(
     for id, run in _candidates(layer, options, rules, like):
         try:
             other, flags = run()
-        except (np.linalg.LinAlgError, IndexError, ValueError):
+        except np.linalg.LinAlgError:
             continue
         if other.shape != weight.shape:
             continue
@@ -106,8 +106,9 @@ def _candidates(
     yield from sweeps(of_layer)
     yield "prunes-nothing", lambda: (layer.weight.astype(float), nothing)
     yield "prunes-everything", lambda: (np.zeros(layer.weight.shape), all_)
-    yield "baseline-axis", lambda: _transposed(layer, turned)
-    yield "baseline-axis", lambda: _turned(layer, turned)
+    if layer.weight.shape[0] == layer.weight.shape[1]:
+        yield "baseline-axis", lambda: _transposed(layer, turned)
+        yield "baseline-axis", lambda: _turned(layer, turned)
     yield "baseline-update", lambda: _in_order(layer, settings)
     if layer.m:
         groups: list[Switches] = [{"stale": True}, {"unstructured": True}, {"group": 2, "every": 4}]

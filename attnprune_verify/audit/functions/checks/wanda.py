@@ -27,9 +27,9 @@ from attnprune_verify.audit.functions.checks.pruning import (
 from attnprune_verify.audit.functions.checks.smaller import check, shrunk
 from attnprune_verify.audit.functions.checks.structure import precision_check
 from attnprune_verify.audit.functions.context import Context
-from attnprune_verify.audit.functions.naming.guarded_search import search_for_names
 from attnprune_verify.audit.functions.truth.conventions import CHOICES, MaskConventions, smallest_first
 from attnprune_verify.audit.functions.truth.layers import LinearLayer, layers
+from attnprune_verify.audit.naming.searching import search_for_names
 from attnprune_verify.audit.record import Check, Finding
 from attnprune_verify.audit.subject.answers import Answer
 

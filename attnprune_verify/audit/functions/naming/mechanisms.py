@@ -18,6 +18,7 @@ from attnprune_verify.audit.functions.truth.reference import MAPS, reference
 from attnprune_verify.audit.functions.truth.samples import Sample
 from attnprune_verify.audit.functions.truth.tolerance import judge
 from attnprune_verify.audit.mistakes import explained
+from attnprune_verify.audit.naming.searching import searching
 from attnprune_verify.audit.record import Diagnosis
 from attnprune_verify.audit.subject.answers import NoAnswer
 from attnprune_verify.audit.subject.process import Subject
@@ -112,13 +113,11 @@ def by_experiment(case: FailingCase, first: str = "", alone: bool = False) -> tu
     for excludes, rule in sorted(_RULES, key=lambda entry: entry[0] != first):
         if alone and excludes != first:
             break
-        try:
+        with searching():
             found = rule(case)
-        except (NoAnswer, ArithmeticError, ValueError, IndexError, np.linalg.LinAlgError):
-            continue
-        if found is not None:
-            return found, excludes if found.named else ""
-        excluded.append(excludes)
+            if found is not None:
+                return found, excludes if found.named else ""
+            excluded.append(excludes)
     return Diagnosis(("unknown",), f"excluded: {', '.join(excluded)}"), ""
 
 

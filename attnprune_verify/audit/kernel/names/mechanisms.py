@@ -6,7 +6,6 @@ necessary; `tests/audit/kernel/test_mechanisms.py` has one for each.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +29,8 @@ from attnprune_verify.audit.kernel.truth.judge import judge
 from attnprune_verify.audit.kernel.truth.steps import evaluate
 from attnprune_verify.audit.kernel.truth.truth import truth
 from attnprune_verify.audit.mistakes import SENTENCES
-from attnprune_verify.audit.record import BrokeOff, Diagnosis
+from attnprune_verify.audit.naming.searching import searching
+from attnprune_verify.audit.record import Diagnosis
 from attnprune_verify.audit.subject.answers import NoAnswer
 
 __all__ = ["by_mechanism"]
@@ -49,16 +49,11 @@ def by_mechanism(context: KernelContext, function: str, sample: KernelSample) ->
     """The mistake named by the first conclusive experiment, or "unknown" with the excluded ones."""
     excluded = []
     for excludes, rule in _RULES:
-        try:
+        with searching():
             found = rule(context, function, sample)
-        except NoAnswer:
-            continue
-        except (ArithmeticError, ValueError, IndexError) as error:
-            warnings.warn(BrokeOff(error), stacklevel=2)
-            continue
-        if found is not None:
-            return found
-        excluded.append(excludes)
+            if found is not None:
+                return found
+            excluded.append(excludes)
     return Diagnosis(("unknown",), f"{SENTENCES['unknown']}; excluded: {', '.join(excluded)}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,9 +13,8 @@ from attnprune_verify.audit.kernel.problem.sample_factory import filled
 from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.kernel.process.shapes import misshapen
 from attnprune_verify.audit.kernel.truth.judge import judge
+from attnprune_verify.audit.naming.searching import searching
 from attnprune_verify.audit.naming.shrink import SMALLEST, fewer, rounded, smallest
-from attnprune_verify.audit.record import BrokeOff
-from attnprune_verify.audit.subject.answers import NoAnswer
 
 __all__ = ["cut", "cuts", "failure", "smallest_failing", "without"]
 
@@ -48,17 +46,12 @@ def smallest_failing(context: KernelContext, function: str, sample: KernelSample
 
 def failure(context: KernelContext, function: str, sample: KernelSample) -> str | None:
     """Return the reason that an answer in the right shape is wrong on a sample; None where it is right."""
-    try:
+    with searching():
         reply = context.ask(function, sample)
-        if misshapen(function, sample, reply) is not None:
-            return None
-        verdict = judge(function, sample, reply.parts)
-        return verdict.reason if verdict.status == "failed" else None
-    except NoAnswer:
-        return None
-    except (ArithmeticError, ValueError, IndexError) as error:
-        warnings.warn(BrokeOff(error), stacklevel=2)
-        return None
+        if misshapen(function, sample, reply) is None:
+            verdict = judge(function, sample, reply.parts)
+            return verdict.reason if verdict.status == "failed" else None
+    return None
 
 
 def without(sample: KernelSample, feature: str) -> KernelSample | None:
