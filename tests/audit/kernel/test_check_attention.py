@@ -123,6 +123,16 @@ def test_a_parameter_that_nobody_can_fill_is_refused():
         apv.check_attention("numpy", framework="numpy")
 
 
+def test_what_takes_fewer_arrays_is_refused_in_a_sentence():
+    with pytest.raises(InvalidInstance, match=r"must take q, k, v; got \(qkv\): name the function inside"):
+        apv.check_attention(lambda qkv: qkv)
+
+
+def test_weights_beside_the_result_are_named_as_such():
+    result = apv.check_attention(lambda q, k, v: (right(q, k, v), q), only="attention:values:plain")
+    assert "returns 2 things where o alone is asked for" in next(iter(result.checks)).reason
+
+
 def test_the_evaluator_speaks_plain_data():
     evaluator = AttentionEvaluator(only="*:values:plain", seed=0)
     verdict = evaluator.evaluate(lambda q, k, v: 0 * q)
@@ -228,6 +238,26 @@ def of_torch():
         return formula(q, k, v, is_causal, scale) @ v
 
     return torch, Function, operator
+
+
+def test_the_parameters_of_a_torch_module_are_those_of_its_forward():
+    torch = pytest.importorskip("torch")
+
+    class Later(torch.nn.Module):
+        def forward(self, q, k, v, is_causal=False):
+            s = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+            later = torch.ones(s.shape[-2:], dtype=torch.bool).triu(2)
+            return torch.softmax(s.masked_fill(later, float("-inf")) if is_causal else s, -1) @ v
+
+    result = apv.check_attention(Later(), only=("attention:values:plain", "attention:values:causal"))
+    assert statuses(result) == {"attention:values:plain": "passed", "attention:values:causal": "failed"}
+
+
+def test_no_gradient_is_judged_of_what_returns_more_than_its_result():
+    torch = pytest.importorskip("torch")
+    attend = torch.nn.functional.scaled_dot_product_attention
+    result = apv.check_attention(lambda q, k, v: (attend(q, k, v), q), only="*:values:plain", framework="torch")
+    assert statuses(result) == {"attention:values:plain": "failed", "attention_backward:values:plain": "could_not_run"}
 
 
 def test_a_class_of_autograd_function_is_a_subject(of_torch):

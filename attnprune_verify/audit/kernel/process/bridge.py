@@ -24,7 +24,7 @@ from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.problem.scope import CASES, KernelScope
 from attnprune_verify.audit.kernel.process.bridged_merge import MERGES, BridgedMerge, takes_parts
 from attnprune_verify.audit.kernel.process.detect_framework import whose_arrays
-from attnprune_verify.audit.kernel.process.frameworks import Framework, framework_named
+from attnprune_verify.audit.kernel.process.frameworks import Framework, alone, framework_named
 from attnprune_verify.audit.kernel.process.parameters import SCALES, plainly_called
 from attnprune_verify.audit.kernel.typing import Deferred, Foreign, Plain
 from attnprune_verify.audit.subject.answers import OurError, ours
@@ -217,7 +217,7 @@ class BridgedKernel:
         except OurError:
             raise
         except Exception as error:  # whatever it is, it is not what the contract says
-            return UnreadableResult(f"{type(error).__name__}: {error}")
+            return UnreadableResult(str(error) or type(error).__name__)
         after = tuple(map(self.framework.bits, copies))
         changed = [float(old != new) for old, new in zip(before, after, strict=False)]
         changed.append(float(masks != after[len(before) :]))
@@ -260,7 +260,7 @@ class BridgedKernel:
         return self._graphs[slot]
 
     def _read(self, result: Foreign, names: list[str], packed: bool, order: str) -> Plain:
-        values = [result] if names == ["o"] else list(result)
+        values = [alone(result)] if names == ["o"] else list(result)
         if len(values) != len(names):
             raise TypeError(f"returns {len(values)} things instead of {len(names)}")
         parts: Plain = {}

@@ -129,10 +129,23 @@ _PLAINLY = {"xla_cpu_use_fusion_emitters": False, "xla_cpu_experimental_ynn_fusi
 _POISONED = 4  # pieces of memory of each size; chosen: a kernel has few arrays of one size
 
 
+def alone(result: Foreign) -> Foreign:
+    """Return the result where o alone is asked for.
+
+    Raises
+    ------
+    TypeError
+        If it is a tuple, as (o, weights).
+    """
+    if isinstance(result, tuple):
+        raise TypeError(f"returns {len(result)} things where o alone is asked for: wrap it to return its first")
+    return result
+
+
 def _paired(result: Foreign, do: Foreign, dlse: Foreign) -> list[tuple[Foreign, Foreign]]:
     """Return each result that is pulled back with its cotangent."""
     if dlse is None:
-        return [(result, do)]
+        return [(alone(result), do)]
     o, lse = result
     turned = lse.shape != dlse.shape and lse.shape == dlse.shape[::-1]  # packed, (total, heads)
     return [(o, do), (lse, dlse.T if turned else dlse.reshape(lse.shape))]

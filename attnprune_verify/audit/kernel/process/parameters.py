@@ -160,7 +160,7 @@ def plainly_called(fn: Foreign, arrays: int, scale: str) -> tuple[Call, Paramete
 
     The callable is the given one, if it takes them so already; the parameters are None where it has no signature.
     """
-    base, positional = torch_function(fn), False
+    base, positional, called = torch_function(fn), False, fn
     if base is not None:
         old_style = fn.setup_context is base.setup_context  # forward takes ctx first
         parameters = list(inspect.signature(fn.forward).parameters.values())[int(old_style) :]
@@ -168,14 +168,21 @@ def plainly_called(fn: Foreign, arrays: int, scale: str) -> tuple[Call, Paramete
     elif (schema := schema_of(fn)) is not None:
         parameters = [_of_schema(one) for one in schema.arguments]
     else:
+        called = fn if inspect.isroutine(fn) else getattr(fn, "forward", fn)  # the call of a torch module takes anything
         try:
-            parameters = list(inspect.signature(fn).parameters.values())
+            parameters = list(inspect.signature(called).parameters.values())
         except (TypeError, ValueError):
             return fn, None  # a builtin: what it refuses is found out by calls
-    rest = [one for one in parameters if one.kind not in _VARIADIC][arrays:]
+    named = [one for one in parameters if one.kind not in _VARIADIC]
+    if len(named) < arrays and not any(one.kind is _Parameter.VAR_POSITIONAL for one in parameters):
+        raise InvalidInstance(
+            f"a kernel must take {', '.join(_INPUTS[:arrays])}; got ({', '.join(one.name for one in named)}): name the "
+            "function inside that takes them, or wrap it, def attention(q, k, v, *, causal=False): ..."
+        )
+    rest = named[arrays:]
     is_open = any(one.kind is _Parameter.VAR_KEYWORD for one in parameters)
     found = Parameters.of(rest, scale, is_open)
-    if found.plain and scale != "none" and base is None:
+    if found.plain and scale != "none" and base is None and called is fn:
         return fn, found
     return _adapted(fn, found, {one.name: one.default for one in rest} if positional else {}, arrays), found
 
