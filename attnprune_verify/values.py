@@ -158,7 +158,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     '; did you mean float16?'
     """
     names = list(dict.fromkeys(known))
-    usual = re.sub("^(b?)f(p|loat)?(?=[0-9])", r"\1float", word)
+    usual = {"gpu": "cuda"}.get(word, re.sub("^(b?)f(p|loat)?(?=[0-9])", r"\1float", word))
     named = [usual] if usual in names else [name for name in names if name.lower() == word.lower()]
     near = named or get_close_matches(word, names, 3, 0.6)
     return f"; did you mean {' or '.join(near)}?" if near else ""

@@ -38,6 +38,7 @@ class Examiner:
     """
 
     functions: Mapping[str, Signature]
+    other = ""  # who audits what is none of them
     subject: Subject
     context: Any
 
@@ -79,9 +80,11 @@ class Examiner:
             has = self.subject.has
             seen = "has none of them"
             if has:
-                seen = f"has {', '.join(has)}; name what is meant, as in {self.target.spec}:{has[-1]}"
+                likely = next((name for name in has if "att" in name.lower()), has[-1])
+                seen = f"has {', '.join(has)}; name what is meant, as in {self.target.spec}:{likely}"
             raise InvalidInstance(
-                f"TARGET must have at least one of {', '.join(self.functions)}; {self.target.title!r} {seen}"
+                f"TARGET must have at least one of {', '.join(self.functions)}; "
+                f"{self.target.title!r} {seen}{self.other}"
             )
 
     def __exit__(

@@ -197,6 +197,8 @@ def chosen(every: tuple[Check, ...], only: tuple[str, ...]) -> tuple[Check, ...]
             functions = dict.fromkeys(check.function for check in every)
             known = [*functions, *(f"*:{check.name}" for check in every), *(check.id for check in every)]
             hint = nearest(pattern, known)
+            if not hint and any(pattern in check.id for check in every):
+                hint = f"; did you mean '*{pattern}*'?"
             raise InvalidInstance(
                 f"only must name functions or checks, * and ? allowed; {pattern!r} matches none{hint}"
             )

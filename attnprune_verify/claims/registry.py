@@ -126,7 +126,7 @@ def named(ids: Iterable[str]) -> set[str]:
     wanted, known = set(ids), dict.fromkeys(claim.id for claim in claims())
     for unknown in sorted(wanted - set(known)):
         near = get_close_matches(unknown, known, 3, 0.5) or [one for one in known if unknown.split(":")[-1] in one][:3]
-        hint = f"; did you mean {' or '.join(near)}?" if near else "; `attnprune-verify claims` lists all"
+        hint = f"; did you mean {' or '.join(near)}?" if near else "; `attnprune-verify show` lists all"
         raise InvalidInstance(f"an id must be a label of the paper, exp:, fix: or new: one; got {unknown!r:.60}{hint}")
     return wanted
 

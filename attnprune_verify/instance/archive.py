@@ -135,5 +135,6 @@ def _check_header(name: str, file: IO[bytes], available: int) -> tuple[tuple[int
 
 def _kind(path: Path) -> str:
     if os.path.isdir(path):
-        return "the folder"
+        model = os.path.exists(os.path.join(path, "config.json"))
+        return "a model's folder, for prune-model or for check with --layer," if model else "the folder"
     return "a special file" if os.path.exists(path) else "no file at"

@@ -45,7 +45,8 @@ class ModelFolder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         if not Path(path).is_dir():
             name, hub = str(path), ""
-            if re.fullmatch(r"[\w.-]+/[\w.-]+", name) and not Path(path).parent.exists():
+            beside = Path(path).exists() or (Path(path).parent.exists() and "/" in name)
+            if re.fullmatch(r"(\w[\w.-]*/)?\w[\w.-]*", name) and not beside:
                 hub = f"; for a model of the hub: hf download {name} --local-dir {Path(path).name}, then that folder"
             raise InvalidInstance(f"a model must be a folder; got {name!r}{hub}")
         self.path = Path(path)
@@ -163,7 +164,10 @@ def _weight_files(folder: Path) -> list[Path]:
     if (folder / _SINGLE).is_file():
         return [inside(folder, _SINGLE)]
     if not (folder / _INDEX).is_file():
-        raise InvalidInstance(f"a model folder must hold {_SINGLE} or {_INDEX}; {str(folder)!r} holds neither")
+        raise InvalidInstance(
+            f"a model folder must hold {_SINGLE} or {_INDEX}; {str(folder)!r} holds neither; "
+            "save_pretrained of transformers writes them"
+        )
     weight_map = _read_json(folder / _INDEX).get("weight_map")
     if not isinstance(weight_map, Mapping) or not weight_map:
         raise InvalidInstance(f"{_INDEX} must hold a non-empty object weight_map; got {type(weight_map).__name__}")

@@ -9,7 +9,7 @@ from attnprune_verify.audit.result import AuditResult
 # Outcomes that are not wrong in the ordinary sense, said once.
 _ALONE = {
     "batch-not-averaged": "Right for one sample; sums over batches, the contract averages. ",
-    "low-precision": "Right in a lower precision: declare it with --dtype if that is what it promises. ",
+    "low-precision": "Right but for steps that round more coarsely than --dtype allows. ",
 }
 
 
@@ -135,6 +135,8 @@ def _verdict(result: AuditResult) -> str:
         return f"Nothing passed: {counts['waived']} checks were waived, the others do not apply. Outcome: incomplete."
     if result.outcome == "incomplete":
         left = f"{counts['could_not_run']} checks could not run and {counts['inconclusive']} were not decided{broke}"
+        if counts["could_not_run"] == asked:
+            left += f" ({next(one.reason for one in result.checks if one.status == 'could_not_run')})"
         if result.not_exercised and not counts["could_not_run"] + ours:
             left = f"not all of it was asked for: {counts['passed']} of {asked} checks passed"
         return f"Nothing wrong was found, but {left}{_judged(result)}. {_never(result)}Outcome: incomplete."

@@ -205,11 +205,16 @@ def test_a_callable_is_the_kernel_whatever_its_name(tmp_path, monkeypatch, name,
         ("named.py:Sized", r"the class Sized needs arguments .*: name an instance, x = Sized"),
         ("named.py:mien", "named has no mien; did you mean mine"),
         ("named.py::mine", "write named.py:mine"),
+        ("named.mine", "write named:mine$"),
+        ("named.py:of_one", r"cannot be audited: a kernel must take q, k, v; got \(qkv\)"),
+        ("lacking.py", "No module named 'nowhere'; install it, or open its folder"),
     ],
 )
 def test_what_names_no_kernel_is_answered_with_the_next_step(tmp_path, monkeypatch, target, said):
     sized = "class Sized(Layer):\n    def __init__(self, heads):\n        pass\n"
-    (tmp_path / "named.py").write_text(NAMED + sized, encoding="utf-8")
+    of_one = "def of_one(qkv):\n    return qkv\n"
+    (tmp_path / "named.py").write_text(NAMED + sized + of_one, encoding="utf-8")
+    (tmp_path / "lacking.py").write_text("import nowhere\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidInstance, match=said):
         run_kernel_audit(target, quick=True)
@@ -225,7 +230,10 @@ def test_a_function_of_autograd_is_a_kernel(tmp_path):
 
 
 def test_a_module_without_the_names_lists_what_it_has(tmp_path, monkeypatch):
-    (tmp_path / "named.py").write_text(NAMED, encoding="utf-8")
+    (tmp_path / "named.py").write_text(NAMED + "def attend(q, k, v): ...\ndef helper(): ...\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InvalidInstance, match=r"has mine, Layer; name what is meant, as in named.py:Layer"):
+    said = r"has mine, Layer, attend, helper; name what is meant, as in named.py:attend"
+    with pytest.raises(InvalidInstance, match=said):
         run_kernel_audit("named.py", quick=True)
+    with pytest.raises(InvalidInstance, match=f"{said}; a function of q, k, v is for audit-kernel"):
+        run_audit("named.py")

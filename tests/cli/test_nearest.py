@@ -7,6 +7,7 @@ import attnprune_verify as apv
 from attnprune_verify.cli.main import main
 
 EYE = np.eye(2)
+REST = ("--out", "o", "--rho", "0.5", "--calibration", "it.txt")
 
 
 def _misspelt_in_a_file(folder):
@@ -40,6 +41,9 @@ def test_what_resembles_nothing_gets_no_hint():
         (["prune", "it.npz", "--rho", "0.5", "--reading", "litral-direct"], "literal-direct"),
         (["audit-kernel", "it.py", "--mode", "bitwis"], "bitwise"),
         (["chek"], "check"),
+        (["prune-model", "x", "--nsamples", "8"], "--k"),
+        (["prune-model", "x", "--method", "wanda"], "--attention"),
+        (["prune-model", "x", "--device", "gpu"], "cuda"),
     ],
 )
 def test_a_command_does_the_same_in_one_line(arguments, meant, capsys):
@@ -59,6 +63,14 @@ def test_a_command_does_the_same_in_one_line(arguments, meant, capsys):
         (["audit", "it.py", "--limit", "-3"], "--limit must be in the range x>0; got -3.0"),
         (["campaign", "--instances", "10"], "STATEMENT must be given"),
         (["prune-model", "x"], "--out must be given"),
+        (
+            ["prune-model", "gpt2", *REST],
+            "a model must be a folder; got 'gpt2'; for a model of the hub: hf download gpt2",
+        ),
+        (
+            ["prune", ".", "--rho", "1"],
+            "an instance must be a readable .npz file; got a model's folder, for prune-model",
+        ),
         (["check", "--form", "json"], "an option must be one that --help lists; got '--form'; did you mean"),
         (["campaign", "lem:PL_ineq", "--instances", "0"], "--instances must be a whole number >= 1"),
         (["audit", "it.py", "--only"], "--only must be followed by its value"),

@@ -203,8 +203,13 @@ class Subject:
             if loaded.get("status") == "unlisted":
                 raise self._end(f"could not be judged: its names cannot be listed: {said}")
             self.close()
-            if "files" in self.confinement.get("closed", ()) and _lacks(said):
-                said += "; folders beside its own are closed to it: --path FOLDER opens one, --confine off all"
+            if loaded.get("status") == "unmade":
+                raise InvalidInstance(f"TARGET {self.target.spec!r} cannot be audited: {said.partition(': ')[2]}")
+            if said.endswith("is not a package"):
+                said += f": write {':'.join(self.target.spec.rsplit('.', 1))}"
+            elif "files" in self.confinement.get("closed", ()) and _lacks(said):
+                install = "install it, or " * said.startswith("ModuleNotFoundError")
+                said += f"; {install}open its folder: --path FOLDER does, --confine off opens all"
             raise InvalidInstance(f"TARGET {self.target.spec!r} must be importable; got {said}")
         try:
             known = {name: loaded["functions"][name] for name in self.names if name in loaded["functions"]}

@@ -10,7 +10,11 @@ _USUAL = {
     "--ratio": "--rho",
     "--output": "--out",
     "--samples": "--k",
+    "--nsamples": "--k",
+    "--seqlen": "--n",
+    "--method": "--attention",
     "--calib": "--calibration",
+    "--dataset": "--calibration",
 }
 """What options that do the same are called elsewhere."""
 _WRONG_KIND = re.compile(r"(.+) is not a valid (float|integer)( range)?\.")

@@ -18,6 +18,7 @@ from attnprune_verify.audit.kernel.problem.scope import KernelScope, described
 from attnprune_verify.audit.kernel.truth import bounds
 from attnprune_verify.audit.kernel.truth.bounds import attention_errors
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.report.audit_findings import closing_sentence
 from attnprune_verify.spec import parametrize_with_kernel_checks
 
 TILES = {"n": {"multiple_of": 128}, "l": {"multiple_of": 128}, "m": (16, 32, 64, 128), "mv": "m"}
@@ -204,6 +205,9 @@ def test_an_assertion_without_words_is_told_by_its_line():
 
     result = apv.run_kernel_audit({"attention": strict}, only=("attention:values:plain",), sizes={"n": (8, 16)})
     assert "AssertionError: at raise AssertionError" in result.checks[0].reason
+    assert "1 checks could not run and 0 were not decided (attention raised AssertionError: at" in closing_sentence(
+        result
+    )
 
 
 def test_without_a_size_that_is_taken_the_line_to_fill_is_printed():

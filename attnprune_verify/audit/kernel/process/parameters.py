@@ -168,7 +168,7 @@ def plainly_called(fn: Foreign, arrays: int, scale: str) -> tuple[Call, Paramete
     elif (schema := schema_of(fn)) is not None:
         parameters = [_of_schema(one) for one in schema.arguments]
     else:
-        called = fn if inspect.isroutine(fn) else getattr(fn, "forward", fn)  # the call of a torch module takes anything
+        called = fn if inspect.isroutine(fn) else getattr(fn, "forward", fn)  # the call of a module takes anything
         try:
             parameters = list(inspect.signature(called).parameters.values())
         except (TypeError, ValueError):
