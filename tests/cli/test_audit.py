@@ -134,7 +134,7 @@ def test_contract_and_list(capsys):
         (["subject.py", "--only", "values:full"], "did you mean *:values:full"),
         (["subject.py", "--only", "loss"], "has no loss"),
         (["subjcet.py"], "did you mean subject.py?"),
-        (["subject.py", "--only", "mask:val"], "did you mean '*mask:val*'?"),
+        (["subject.py", "--only", "full"], "did you mean '*full*'?"),
         (["--contract", "gradinet"], "did you mean gradient"),
         (["--list", "--only", "wnda"], "did you mean wanda"),
         (["subject.py", "--deviations", "stale.toml"], "did you mean causal_mask:values?"),
