@@ -38,7 +38,7 @@ class Examiner:
     """
 
     functions: Mapping[str, Signature]
-    other = ""  # who audits what is none of them
+    elsewhere = ""  # who audits what is none of them
     subject: Subject
     context: Any
 
@@ -84,7 +84,7 @@ class Examiner:
                 seen = f"has {', '.join(has)}; name what is meant, as in {self.target.spec}:{likely}"
             raise InvalidInstance(
                 f"TARGET must have at least one of {', '.join(self.functions)}; "
-                f"{self.target.title!r} {seen}{self.other}"
+                f"{self.target.title!r} {seen}{self.elsewhere}"
             )
 
     def __exit__(

@@ -136,7 +136,7 @@ def _verdict(result: AuditResult) -> str:
     if result.outcome == "incomplete":
         left = f"{counts['could_not_run']} checks could not run and {counts['inconclusive']} were not decided{broke}"
         if counts["could_not_run"] == asked:
-            left += f" ({next(one.reason for one in result.checks if one.status == 'could_not_run')})"
+            left += f" ({next(record.reason for record in result.checks if record.status == 'could_not_run')})"
         if result.not_exercised and not counts["could_not_run"] + ours:
             left = f"not all of it was asked for: {counts['passed']} of {asked} checks passed"
         return f"Nothing wrong was found, but {left}{_judged(result)}. {_never(result)}Outcome: incomplete."

@@ -50,7 +50,7 @@ class Auditor(Examiner):
         On entering: if TARGET cannot be read or imported, or has none of the contract's names.
     """
 
-    functions, other = FUNCTIONS, "; a function of q, k, v is for audit-kernel"
+    functions, elsewhere = FUNCTIONS, "; a function of q, k, v is for audit-kernel"
     context: Context
 
     def __init__(

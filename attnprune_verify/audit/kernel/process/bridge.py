@@ -24,7 +24,7 @@ from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.problem.scope import CASES, KernelScope
 from attnprune_verify.audit.kernel.process.bridged_merge import MERGES, BridgedMerge, takes_parts
 from attnprune_verify.audit.kernel.process.detect_framework import whose_arrays
-from attnprune_verify.audit.kernel.process.frameworks import Framework, alone, framework_named
+from attnprune_verify.audit.kernel.process.frameworks import Framework, framework_named, no_tuple
 from attnprune_verify.audit.kernel.process.parameters import SCALES, plainly_called
 from attnprune_verify.audit.kernel.typing import Deferred, Foreign, Plain
 from attnprune_verify.audit.subject.answers import OurError, ours
@@ -260,7 +260,7 @@ class BridgedKernel:
         return self._graphs[slot]
 
     def _read(self, result: Foreign, names: list[str], packed: bool, order: str) -> Plain:
-        values = [alone(result)] if names == ["o"] else list(result)
+        values = [no_tuple(result)] if names == ["o"] else list(result)
         if len(values) != len(names):
             raise TypeError(f"returns {len(values)} things instead of {len(names)}")
         parts: Plain = {}

@@ -129,8 +129,8 @@ _PLAINLY = {"xla_cpu_use_fusion_emitters": False, "xla_cpu_experimental_ynn_fusi
 _POISONED = 4  # pieces of memory of each size; chosen: a kernel has few arrays of one size
 
 
-def alone(result: Foreign) -> Foreign:
-    """Return the result where o alone is asked for.
+def no_tuple(result: Foreign) -> Foreign:
+    """Return the result, which is o and nothing else.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def alone(result: Foreign) -> Foreign:
 def _paired(result: Foreign, do: Foreign, dlse: Foreign) -> list[tuple[Foreign, Foreign]]:
     """Return each result that is pulled back with its cotangent."""
     if dlse is None:
-        return [(alone(result), do)]
+        return [(no_tuple(result), do)]
     o, lse = result
     turned = lse.shape != dlse.shape and lse.shape == dlse.shape[::-1]  # packed, (total, heads)
     return [(o, do), (lse, dlse.T if turned else dlse.reshape(lse.shape))]

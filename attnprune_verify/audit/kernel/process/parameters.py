@@ -173,11 +173,11 @@ def plainly_called(fn: Foreign, arrays: int, scale: str) -> tuple[Call, Paramete
             parameters = list(inspect.signature(called).parameters.values())
         except (TypeError, ValueError):
             return fn, None  # a builtin: what it refuses is found out by calls
-    named = [one for one in parameters if one.kind not in _VARIADIC]
-    if len(named) < arrays and not any(one.kind is _Parameter.VAR_POSITIONAL for one in parameters):
+    named = [parameter for parameter in parameters if parameter.kind not in _VARIADIC]
+    if len(named) < arrays and all(parameter.kind is not _Parameter.VAR_POSITIONAL for parameter in parameters):
         raise InvalidInstance(
-            f"a kernel must take {', '.join(_INPUTS[:arrays])}; got ({', '.join(one.name for one in named)}): name the "
-            "function inside that takes them, or wrap it, def attention(q, k, v, *, causal=False): ..."
+            f"a kernel must take {', '.join(_INPUTS[:arrays])}; got ({', '.join(parameter.name for parameter in named)}): "
+            "name the function inside that takes them, or wrap it, def attention(q, k, v, *, causal=False): ..."
         )
     rest = named[arrays:]
     is_open = any(one.kind is _Parameter.VAR_KEYWORD for one in parameters)
