@@ -160,7 +160,8 @@ def plainly_called(fn: Foreign, arrays: int, scale: str) -> tuple[Call, Paramete
 
     The callable is the given one, if it takes them so already; the parameters are None where it has no signature.
     """
-    base, positional, called = torch_function(fn), False, fn
+    base, positional = torch_function(fn), False
+    called: Foreign = fn
     if base is not None:
         old_style = fn.setup_context is base.setup_context  # forward takes ctx first
         parameters = list(inspect.signature(fn.forward).parameters.values())[int(old_style) :]
@@ -175,9 +176,10 @@ def plainly_called(fn: Foreign, arrays: int, scale: str) -> tuple[Call, Paramete
             return fn, None  # a builtin: what it refuses is found out by calls
     named = [parameter for parameter in parameters if parameter.kind not in _VARIADIC]
     if len(named) < arrays and all(parameter.kind is not _Parameter.VAR_POSITIONAL for parameter in parameters):
+        names = ", ".join(parameter.name for parameter in named)
         raise InvalidInstance(
-            f"a kernel must take {', '.join(_INPUTS[:arrays])}; got ({', '.join(parameter.name for parameter in named)}): "
-            "name the function inside that takes them, or wrap it, def attention(q, k, v, *, causal=False): ..."
+            f"a kernel must take {', '.join(_INPUTS[:arrays])}; got ({names}): name the function inside that takes "
+            "them, or wrap it, def attention(q, k, v, *, causal=False): ..."
         )
     rest = named[arrays:]
     is_open = any(one.kind is _Parameter.VAR_KEYWORD for one in parameters)
