@@ -45,8 +45,7 @@ class ModelFolder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         if not Path(path).is_dir():
             name, hub = str(path), ""
-            beside = Path(path).exists() or (Path(path).parent.exists() and "/" in name)
-            if re.fullmatch(r"(\w[\w.-]*/)?\w[\w.-]*", name) and not beside:
+            if re.fullmatch(r"[\w.-]+/[\w.-]+", name) and not Path(path).parent.exists():
                 hub = f"; for a model of the hub: hf download {name} --local-dir {Path(path).name}, then that folder"
             raise InvalidInstance(f"a model must be a folder; got {name!r}{hub}")
         self.path = Path(path)

@@ -207,7 +207,7 @@ def test_a_callable_is_the_kernel_whatever_its_name(tmp_path, monkeypatch, name,
         ("named.py::mine", "write named.py:mine"),
         ("named.mine", "write named:mine$"),
         ("named.py:of_one", r"cannot be audited: a kernel must take q, k, v; got \(qkv\)"),
-        ("lacking.py", "No module named 'nowhere'; install it, or open its folder"),
+        ("lacking.py", "No module named 'nowhere'; install what is missing, or open its folder"),
     ],
 )
 def test_what_names_no_kernel_is_answered_with_the_next_step(tmp_path, monkeypatch, target, said):

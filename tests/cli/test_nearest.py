@@ -64,10 +64,6 @@ def test_a_command_does_the_same_in_one_line(arguments, meant, capsys):
         (["campaign", "--instances", "10"], "STATEMENT must be given"),
         (["prune-model", "x"], "--out must be given"),
         (
-            ["prune-model", "gpt2", *REST],
-            "a model must be a folder; got 'gpt2'; for a model of the hub: hf download gpt2",
-        ),
-        (
             ["prune", ".", "--rho", "1"],
             "an instance must be a readable .npz file; got a model's folder, for prune-model",
         ),

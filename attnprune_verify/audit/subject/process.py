@@ -27,6 +27,7 @@ from attnprune_verify.errors import InvalidInstance
 SECONDS_PER_CALL = 30.0  # of processor time, as the contract says
 WALL_FACTOR = 10  # so many times that in all, as the contract says
 SECONDS_TO_START = 120.0  # chosen: torch and jax together take ten on a cold disk
+_LACKING = ("ModuleNotFoundError", "ImportError", "FileNotFoundError", "PermissionError")
 _LEAST_ANSWER = 1 << 20  # bytes that every answer may have; chosen: 131072 numbers
 _LARGEST_ANSWER = 1 << 26  # bytes, where no argument is that large; right ones are far smaller
 _LOOKED_AT = 1 << 16  # bytes of earlier results that are read again at every call
@@ -207,9 +208,8 @@ class Subject:
                 raise InvalidInstance(f"TARGET {self.target.spec!r} cannot be audited: {said.partition(': ')[2]}")
             if said.endswith("is not a package"):
                 said += f": write {':'.join(self.target.spec.rsplit('.', 1))}"
-            elif "files" in self.confinement.get("closed", ()) and _lacks(said):
-                install = "install it, or " * said.startswith("ModuleNotFoundError")
-                said += f"; {install}open its folder: --path FOLDER does, --confine off opens all"
+            elif "files" in self.confinement.get("closed", ()) and said.startswith(_LACKING):
+                said += "; install what is missing, or open its folder: --path FOLDER does, --confine off opens all"
             raise InvalidInstance(f"TARGET {self.target.spec!r} must be importable; got {said}")
         try:
             known = {name: loaded["functions"][name] for name in self.names if name in loaded["functions"]}
@@ -277,11 +277,6 @@ class Subject:
         self._places[self.calls] = [InMemory.of(p, *place) for p, place in kept if place and p.size]
         for results in (self._results, self._places):
             results.pop(self.calls - KEPT, None)
-
-
-def _lacks(said: str) -> bool:
-    """Report whether an import lacked a module or a file."""
-    return said.startswith(("ModuleNotFoundError", "ImportError", "FileNotFoundError", "PermissionError"))
 
 
 @dataclass(frozen=True)
