@@ -264,7 +264,7 @@ def test_a_wrong_model_of_the_llama_s_layer_fails(break_it, monkeypatch):
         (["check", LLAMA, "--layer", "0", "--text", "missing.txt"], "a text must be a file"),
         (["check", LLAMA, "--layer", "0", "--text", TEXT, "--n", "0"], "n must be"),
         (["check", "no-such-folder", "--layer", "0", "--text", TEXT], "a model must be a folder"),
-        (["check", LLAMA], "got the folder"),
+        (["check", LLAMA], "got a model's folder, for prune-model or for check with --layer"),
     ],
 )
 def test_bad_usage(cli, arguments, message):
