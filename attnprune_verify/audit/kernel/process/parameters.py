@@ -175,7 +175,8 @@ def plainly_called(fn: Foreign, arrays: int, scale: str) -> tuple[Call, Paramete
         except (TypeError, ValueError):
             return fn, None  # a builtin: what it refuses is found out by calls
     named = [parameter for parameter in parameters if parameter.kind not in _VARIADIC]
-    if len(named) < arrays and all(parameter.kind is not _Parameter.VAR_POSITIONAL for parameter in parameters):
+    lacking = _INPUTS[len(named) : arrays]
+    if lacking and all(parameter.kind is not _Parameter.VAR_POSITIONAL for parameter in parameters):
         names = ", ".join(parameter.name for parameter in named)
         raise InvalidInstance(
             f"a kernel must take {', '.join(_INPUTS[:arrays])}; got ({names}): name the function inside that takes "
