@@ -281,7 +281,7 @@ def test_output_of_coq_that_cannot_be_read_or_is_no_standard_axiom_is_refused(ol
 
 @pytest.fixture
 def printed(copy):
-    """What Coq prints of the development, as far as it is known without Coq: axioms and checks, no definition."""
+    """Return what Coq would print of axioms and checks, as it is known without Coq; definitions are left out."""
     index = check.load_index(copy)
     axioms, checks = "", ""
     for entry in index:
