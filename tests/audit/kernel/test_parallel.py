@@ -31,6 +31,21 @@ def by_position(q, k, v, *, causal, q_positions, k_positions):
     return attend(q, k, v, (k_positions <= q_positions[:, None]) | (not causal))
 
 
+def online(q, k, v, *, causal):
+    """Key by key, with a running maximum."""
+    top, total, o = (np.full((*q.shape[:-1], 1), x, q.dtype) for x in (-np.inf, 0, 0))
+    for j in range(k.shape[2]):
+        s = np.where(
+            triangle(q, k, causal)[:, j : j + 1],
+            q @ turned(k[:, :, j : j + 1]) / np.sqrt(q.dtype.type(q.shape[-1])),
+            -np.inf,
+        )
+        new = np.maximum(top, s)
+        was, is_ = (np.exp(x - np.where(np.isneginf(new), 0, new)) for x in (top, s))
+        top, total, o = new, was * total + is_, was * o + is_ * v[:, :, j : j + 1]
+    return o / np.where(total > 0, total, 1), (top + np.log(total))[..., 0]
+
+
 def in_16_bits(q, k, v, *, causal):
     o, lse = step(*(x.astype(np.float32) for x in (q, k, v)), causal=causal)
     return o.astype(q.dtype), lse
@@ -58,7 +73,7 @@ def merge(o1, lse1, o2, lse2):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(("fn", "back"), [(step, backward), (by_position, backward_by_position)])
+@pytest.mark.parametrize(("fn", "back"), [(step, backward), (by_position, backward_by_position), (online, None)])
 def test_right_steps_pass(fn, back, dtype):
     apv.check_parallel(fn, backward_step=back, dtype=dtype).assert_passed()
 
