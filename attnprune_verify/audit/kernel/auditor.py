@@ -19,7 +19,7 @@ from attnprune_verify.audit.kernel.names.conventions_diagnosis import by_convent
 from attnprune_verify.audit.kernel.names.cross_talk import by_heads
 from attnprune_verify.audit.kernel.names.naming import KernelNamer
 from attnprune_verify.audit.kernel.names.shrink import failure, smallest_failing, without
-from attnprune_verify.audit.kernel.options import NOTHING_CHOSEN, Options, as_given
+from attnprune_verify.audit.kernel.options import CPU, NOTHING_CHOSEN, Options, as_given
 from attnprune_verify.audit.kernel.problem.integer_cases import integers_of
 from attnprune_verify.audit.kernel.problem.precision import precision_named
 from attnprune_verify.audit.kernel.problem.sample import KernelSample
@@ -91,7 +91,7 @@ class KernelAuditor(Examiner):
     def begin(self) -> None:
         super().begin()
         self.context: KernelContext = KernelContext(self.subject, self.seed, self.precision)
-        self.context.quick = self.options.quick
+        self.context.quick, self.context.on_cpu = self.options.quick, self.options.device == CPU
         self.context.skip_reason = skip_reason
         needed = self.context.declared.integers_alone
         self.context.scope = self.context.declared.scope if needed else probe_scope(self.context)

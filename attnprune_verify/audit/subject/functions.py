@@ -61,7 +61,8 @@ class Functions:
             if callable(found):
                 self.found[name] = found
             else:
-                self.broken[name] = f"{name} is not callable but {type(found).__name__}"
+                hint = f": write {name} = {name}.forward" if hasattr(found, "forward") else ""
+                self.broken[name] = f"{name} is not callable but {type(found).__name__}{hint}"
         if not self.found and not self.broken and callable(holder):
             known = next((name for name in (alias, getattr(holder, "__name__", "")) if name in names), itself)
             if known and not self._needs:

@@ -1,5 +1,6 @@
 """`check_attention`: callables of every kind, the options, the verdict as an exception and as data."""
 
+import inspect
 import json
 
 import jsonschema
@@ -9,6 +10,7 @@ import pytest
 import attnprune_verify as apv
 from attnprune_verify.audit.kernel.evaluator import AttentionEvaluator
 from attnprune_verify.audit.kernel.process.callables import framework_meant, kernel_of
+from attnprune_verify.audit.kernel.process.parameters import documented
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.spec import parametrize_with_kernel_checks
 
@@ -304,3 +306,64 @@ def test_a_sample_that_is_gone_leaves_its_reply_to_no_other():
         for turn in range(50):
             one = plain[turn % 2].changed(v=plain[turn % 2].v * turn)
             assert np.array_equal(context.answer("attention", one).parts, context.ask("attention", one).parts)
+
+
+def test_parameters_of_a_builtin_are_those_that_its_docstring_begins_with():
+    def written(text):
+        def fused(*_): ...
+
+        fused.__doc__ = text
+        return {parameter.name: parameter.default for parameter in documented(fused)}
+
+    empty = inspect.Parameter.empty
+    text = "fused(q: Tensor, k, /, v, *, causal: bool = False, kind=Kind.fast, out=None) -> (Tensor, int)\n\nMore."
+    assert written(text) == {"q": empty, "k": empty, "v": empty, "causal": False, "kind": "Kind.fast", "out": None}
+    assert written("def fused(q, scale=f(1)) -> array") == {"q": empty, "scale": "f(1)"}
+    assert written("Fused (and fast) attention.") == written("") == {}
+
+
+def test_a_builtin_without_a_signature_is_called_by_its_own_names():
+    torch = pytest.importorskip("torch")
+    fused = torch.nn.functional.scaled_dot_product_attention
+    only = ("attention:values:plain", "attention:values:causal", "attention:values:mask*")
+    found = apv.check_attention(fused, only=only)
+    assert "causal" in found.coverage.judged and found.coverage.not_exercised == ("dropout_p", "enable_gqa")
+    assert (found.outcome, set(statuses(found).values())) == ("incomplete", {"passed"})
+    assert apv.check_attention(fused, only=only, ignored=("dropout_p", "enable_gqa")).outcome == "passed"
+
+
+def test_what_no_signature_shows_is_never_called_right():
+    class Hidden:
+        def __call__(self, *given, **more):
+            return right(*given, **more)
+
+        __signature__ = "none"
+
+    found = apv.check_attention(Hidden(), only="attention:values:*l*")
+    assert found.coverage.not_exercised == ("parameters that no signature shows",) and found.outcome == "incomplete"
+
+
+@pytest.mark.parametrize(
+    ("given", "name"), [(np.float16, "float16"), ("torch.bfloat16", "bfloat16"), ("half", "float16")]
+)
+def test_a_type_is_told_its_name(given, name):
+    with pytest.raises(InvalidInstance, match=f"write '{name}'"):
+        apv.check_attention(right, dtype=given)
+
+
+def test_a_kernel_that_wants_a_gpu_is_told_how():
+    def on_gpu(q, k, v):
+        raise RuntimeError("q must be a CUDA tensor")
+
+    found = apv.check_attention(on_gpu, only="attention:values:plain")
+    assert "--device cuda" in found.checks[0].reason and not found.coverage.declare
+
+
+def test_a_class_is_no_kernel_and_its_forward_pass_is():
+    class Mine:
+        def forward(self, q, k, v):
+            return right(q, k, v)
+
+    with pytest.raises(InvalidInstance, match="got the class Mine: make an object"):
+        apv.check_attention({"attention": Mine})
+    assert "write attention = attention.forward" in apv.check_attention({"attention": Mine()}).checks[0].reason

@@ -109,6 +109,8 @@ LOWER: dict[str, tuple[KernelPrecision, ...]] = {
     "float16": (_lower("float16", 11, -14), _BFLOAT16),
 }
 
+_SPOKEN = {"half": "float16", "fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "double": "float64"}
+
 
 def precision_named(name: str) -> KernelPrecision:
     """The precision with this name.
@@ -124,7 +126,10 @@ def precision_named(name: str) -> KernelPrecision:
     [1.0, 1.0, 1.0078125]
     """
     if name not in PRECISIONS:
-        raise InvalidInstance(f"dtype must be one of {', '.join(PRECISIONS)}; got {name!r}")
+        written = getattr(name, "__name__", str(name)).removeprefix("torch.")  # a type of NumPy, jax or torch
+        meant = _SPOKEN.get(written, written)
+        hint = f": write {meant!r}" if meant in PRECISIONS else ""
+        raise InvalidInstance(f"dtype must be one of {', '.join(PRECISIONS)}; got {name!r}{hint}")
     return PRECISIONS[name]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -32,6 +33,7 @@ _TOO_SLOW = 5.0  # predicted seconds of a call
 _RATED = 2_000.0  # work below which a call says nothing about speed
 _MOST_CALLS = 1_600  # chosen: 300 of regimes and shapes, 320 of their interactions, as many again for names
 _MOST_DEATHS = 2
+_OF_GPU = re.compile("cuda|gpu", re.IGNORECASE)
 _SHARE = 0.5  # of the time of a call that equal calls together may take; chosen
 _ARITHMETIC = ("OverflowError", "ZeroDivisionError", "FloatingPointError")
 
@@ -45,8 +47,8 @@ class KernelContext:
         Facts by function.
     rows : dict
         Samples of combined features, shared by both functions.
-    quick, both : bool
-        Whether features are combined in pairs of small sizes only, and whether both functions are judged.
+    quick, both, on_cpu : bool
+        Whether features are combined in pairs of small sizes only, both functions are judged, arrays are on the CPU.
     reopened : callable or None
         Starts the kernel again, in a process of its own.
     skip_reason : callable
@@ -62,7 +64,7 @@ class KernelContext:
         self.plain: frozenset[str] = frozenset()
         self.functions: dict[str, CallFacts] = defaultdict(CallFacts)
         self.rows: dict[tuple[Any, ...], KernelSample] = {}
-        self.quick, self.both = False, False
+        self.quick, self.both, self.on_cpu = False, False, True
         self.reopened: Callable[[], Subject] | None = None
         self.skip_reason: Callable[[KernelContext, str, KernelSample], str | None] = lambda *_: None
         self._regimes: dict[str, Regime] = {}
@@ -193,6 +195,8 @@ class KernelContext:
                 # with features it is they that are refused
                 facts.note = facts.refuses_all = f"attention cannot be differentiated: it {none}"
                 raise Refused(facts.refuses_all) from None
+            if not features and self.on_cpu and _OF_GPU.search(str(none)):
+                raise NoAnswer(f"{none}; arrays are on the CPU: --device cuda, or device='cuda'", raised=True) from None
             if BFLOAT16 in str(none):
                 # no refusal: a run whose every call was refused would pass
                 raise NoAnswer(f"was not judged: {BFLOAT16}") from None

@@ -5,7 +5,9 @@ Imported in the subject's process.
 
 from __future__ import annotations
 
+import ast
 import inspect
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
@@ -34,6 +36,7 @@ _TOGETHER = (
 KEYWORDS = (*dict.fromkeys(feature.parameter for feature in FEATURES if feature.parameter), *_TOGETHER)
 _OF_PAGES = ("lengths", "page_size")
 SCALES = ("optional", "required", "none")
+_UNKNOWN = "parameters that no signature shows"
 _INPUTS = ("q", "k", "v", "do")
 _Parameter = inspect.Parameter
 _VARIADIC = (_Parameter.VAR_POSITIONAL, _Parameter.VAR_KEYWORD)
@@ -158,7 +161,8 @@ class Parameters:
 def plainly_called(fn: Foreign, arrays: int, scale: str) -> tuple[Call, Parameters | None]:
     """Return a callable that takes a number of arrays and the contract's keywords, and the parameters of the given one.
 
-    The callable is the given one, if it takes them so already; the parameters are None where it has no signature.
+    The callable is the given one, if it takes them so already. Those of a builtin are read from its docstring; where
+    none shows them, every keyword is tried, and what more it takes is not known.
     """
     base, positional = torch_function(fn), False
     called: Foreign = fn
@@ -168,12 +172,16 @@ def plainly_called(fn: Foreign, arrays: int, scale: str) -> tuple[Call, Paramete
         fn, positional = fn.apply, True
     elif (schema := schema_of(fn)) is not None:
         parameters = [_of_schema(one) for one in schema.arguments]
+    elif isinstance(fn, type):
+        raise InvalidInstance(f"a kernel must be called with arrays; got the class {fn.__name__}: make an object")
     else:
         called = fn if inspect.isroutine(fn) else getattr(fn, "forward", fn)  # the call of a module takes anything
         try:
             parameters = list(inspect.signature(called).parameters.values())
         except (TypeError, ValueError):
-            return fn, None  # a builtin: what it refuses is found out by calls
+            parameters = documented(called)
+            if not parameters:
+                return fn, Parameters({name: name for name in KEYWORDS}, (_UNKNOWN,), open=True)
     named = [parameter for parameter in parameters if parameter.kind not in _VARIADIC]
     lacking = _INPUTS[len(named) : arrays]
     if lacking and all(parameter.kind is not _Parameter.VAR_POSITIONAL for parameter in parameters):
@@ -218,6 +226,40 @@ def torch_function(fn: Foreign) -> Foreign:
     return next(
         (one for one in bases if (one.__module__, one.__name__) == ("torch.autograd.function", "Function")), None
     )
+
+
+def documented(fn: Foreign) -> list[inspect.Parameter]:
+    """The parameters in the call that the docstring of a builtin begins with, as torch and pybind11 write it.
+
+    Examples
+    --------
+    >>> def fused(*_): "fused(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False) -> Tensor"
+    >>> [str(parameter) for parameter in documented(fused)]
+    ['q', 'k', 'v', 'is_causal=False']
+    """
+    text = (getattr(fn, "__doc__", None) or "").lstrip().removeprefix("def ")
+    for end in re.finditer(r"\)", text):
+        try:
+            call = ast.parse(f"def {text[: end.end()]}: 0")
+        except SyntaxError:  # the bracket is that of a default
+            continue
+        given = next(part for part in ast.walk(call) if isinstance(part, ast.arguments))
+        names = [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+        defaults = [_value(default) for default in (*given.defaults, *given.kw_defaults)]
+        defaults = [*[_Parameter.empty] * (len(names) - len(defaults)), *defaults]
+        kind = _Parameter.POSITIONAL_OR_KEYWORD
+        return [_Parameter(name, kind, default=default) for name, default in zip(names, defaults, strict=True)]
+    return []
+
+
+def _value(default: ast.expr | None) -> Foreign:
+    """A literal, or its source where it is none."""
+    if default is None:
+        return _Parameter.empty
+    try:
+        return ast.literal_eval(default)
+    except ValueError:
+        return ast.unparse(default)
 
 
 def _of_schema(argument: Foreign) -> inspect.Parameter:
