@@ -3,7 +3,8 @@
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -154,15 +155,16 @@ class Examiner:
     def record(self, check: Check) -> Record:
         """Run one check, and time it; nothing the subject does can raise from here."""
         start = time.perf_counter()
-        with np.errstate(all="ignore"), warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("ignore", RuntimeWarning)  # of whatever a subject returns; its lines are the audit's
-            warnings.simplefilter("always", BrokeOff)
+        with _listening() as broke:
             found = self._asked(check)
-        broke = [note.message.error for note in told if isinstance(note.message, BrokeOff)]
-        if broke:
-            named = f"{found.words}; " if found.words and "unknown" not in found.diagnosis else ""
-            found = replace(found, words=f"{named}{_OURS} looked for the mistake: {line_of(broke[0])}")
-        return replace(found, seconds=time.perf_counter() - start)
+        return replace(_told(found, broke), seconds=time.perf_counter() - start)
+
+    def completed(self, records: list[Record]) -> list[Record]:
+        """The settled records; where settling breaks off, the error stands beside each failure without a name."""
+        with _listening() as broke, searching():
+            records = self.settled(records)
+        nameless = ((), ("unknown",))
+        return [_told(found, broke * (found.status == "failed" and found.diagnosis in nameless)) for found in records]
 
     def _asked(self, check: Check) -> Record:
         name = check.function
@@ -213,3 +215,21 @@ class Examiner:
     def _explained(self, check: Check, finding: Finding) -> Record:
         """The record, with diagnosis, smallest instance and snippet if there is a failure to explain."""
         raise NotImplementedError
+
+
+@contextmanager
+def _listening() -> Iterator[list[Exception]]:
+    """Fill the list, at the end, with the errors of ours that searches for mistakes met."""
+    broke: list[Exception] = []
+    with np.errstate(all="ignore"), warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("ignore", RuntimeWarning)  # of whatever a subject returns; its lines are the audit's
+        warnings.simplefilter("always", BrokeOff)
+        yield broke
+    broke += [note.message.error for note in told if isinstance(note.message, BrokeOff)]
+
+
+def _told(found: Record, broke: list[Exception]) -> Record:
+    """The record, with the first error of ours that ended a search for its mistake."""
+    named = f"{found.words}; " if found.words and "unknown" not in found.diagnosis else ""
+    words = f"{named}{_OURS} looked for the mistake: {line_of(broke[0])}" if broke else found.words
+    return replace(found, words=words)

@@ -184,7 +184,8 @@ SEARCHED = {
         ..auditor.as_code ..probes.coarser_sparsegpt ..probes.layers ..probes._shown_precision""",
     "prune_mask_gd(X, W, *_, **__): return type('', (), {'M': W, 'mask': W > 0})": "descent_mistakes._programs",
     "loss(M, X, W, *_): return abs(M).sum() ** 1.1": """..namer.diagnose ..namer.judge ..namer.needed smaller.judge
-        ..namer.by_experiment ..namer.FailingCase.passes ..naming.mechanisms.judge ..namer.Namer.on_smaller""",
+        ..namer.by_experiment ..namer.FailingCase.passes ..naming.mechanisms.judge ..namer.Namer.on_smaller
+        ..namer.Namer.settled""",
 }
 LONG = pytest.mark.thorough(share=1 / 4)
 
