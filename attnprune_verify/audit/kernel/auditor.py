@@ -27,6 +27,7 @@ from attnprune_verify.audit.kernel.process import bridge
 from attnprune_verify.audit.kernel.process.bridged_merge import MERGES
 from attnprune_verify.audit.kernel.process.context import KernelContext, poisoned
 from attnprune_verify.audit.kernel.process.detect_framework import implied
+from attnprune_verify.audit.kernel.process.shapes import misshapen
 from attnprune_verify.audit.kernel.reference_error import reference_errors
 from attnprune_verify.audit.kernel.snippet import as_code
 from attnprune_verify.audit.kernel.typing import Plain
@@ -255,6 +256,9 @@ class KernelAuditor(Examiner):
 
     def _name(self, function: str, samples: tuple[KernelSample, ...], small: KernelSample | None = None) -> Diagnosis:
         behaviour = self._behaviour.get(function)
+        replies = [(sample, self.context.known(function, sample)) for sample in samples]
+        if replies and all(reply and misshapen(function, sample, reply) for sample, reply in replies):
+            behaviour = "wrong-shape"  # on these alone, maybe
         if behaviour in ("wrong-shape", "nondeterministic", "cached"):
             return Diagnosis((behaviour,), SENTENCES[behaviour])
         if (meant := self._by_order(function, samples)) is not None:

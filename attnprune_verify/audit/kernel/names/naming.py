@@ -161,7 +161,10 @@ class KernelNamer:
         failing = {name for name, group in seen.items() if any(one.failed for one in group)}
         ordinary = [one for name, group in seen.items() if name not in EXTREME for one in group]
         if not any(one.failed for one in ordinary):
-            return self._extreme(failing) if failing or self._raised(function) else None
+            if failing and failing <= {"forbidden giants", "forbidden future"}:
+                nan = _never_finite(result for name in failing for result in seen[name])
+                return _named("nan-output" if nan else "mask-finite")
+            return _named("unstable-exp") if failing or self._raised(function) else None
         fixed = _without_formula(function, [one for one in ordinary if one.failed])
         if fixed is not None:
             return fixed
@@ -169,8 +172,7 @@ class KernelNamer:
         found = self._fitted(function, chosen)
         if found is None and failing <= {"mask", "causal and mask", "all at once", "more keys, mask", "larger, mask",
                                          "causal", "larger, causal", "window", *EXTREME}:  # fmt: skip
-            wrong = [one for one in chosen if one.failed]
-            if all(any(not np.isfinite(part).all() for part in one.parts) for one in wrong):
+            if _never_finite(chosen):
                 return _named("masked-block-nan")
         return found
 
@@ -178,11 +180,6 @@ class KernelNamer:
         """Return True where large logits made the kernel raise that answers on others."""
         asked = [sample for name in EXTREME for sample in self.context.regimes()[name].samples]
         return any(self.context.overflowed(function, sample) for sample in asked)
-
-    @staticmethod
-    def _extreme(failing: set[str]) -> Diagnosis | None:
-        hidden = failing and failing <= {"forbidden giants", "forbidden future"}
-        return _named("mask-finite" if hidden else "unstable-exp")
 
     def _fitted(self, function: str, observed: list[KernelObservation]) -> Diagnosis | None:
         wrong = sorted({index for one in observed for index in one.wrong})
@@ -194,9 +191,8 @@ class KernelNamer:
         if each and len(named) == len(each):
             ids = tuple(dict.fromkeys(id for one in named for id in one.ids))
             return Diagnosis(ids, "; ".join(dict.fromkeys(one.words for one in named)))
-        wrong_forward = self._inherited(
-            function, tuple(one.sample for one in observed if one.failed)
-        )  # before rounding, which it would be blamed on
+        failed = tuple(one.sample for one in observed if one.failed)
+        wrong_forward = self._inherited(function, failed)  # before rounding, which it would be blamed on
         if wrong_forward is not None and wrong_forward.ids != ("low-precision",):
             return wrong_forward
         return self._low_precision(function, observed)
@@ -365,6 +361,10 @@ def _relative(function: str, one: KernelObservation) -> float:
         size = float(np.linalg.norm(truth(one.sample)[name].value))
         found = max(found, _off(one, name, index) / size if size > 0 else 0.0)
     return found
+
+
+def _never_finite(results: Iterable[KernelObservation]) -> bool:
+    return all(not all(np.isfinite(part).all() for part in result.parts) for result in results if result.failed)
 
 
 def _left(function: str, observed: list[KernelObservation], indices: list[int], candidate: Candidate) -> float | None:
