@@ -155,7 +155,7 @@ def _changed_weight(parts: tuple[NDArray[Any], ...], layer: LinearLayer) -> tupl
     if not ((weight == layer.weight) | (weight == 0)).all():
         coarse = (layer.weight.astype(dtype) for dtype in (np.float32, np.float16))
         rounded = any(((weight == each) | (weight == 0)).all() for each in coarse)
-        return "changes weights that it keeps", ("low-precision" if rounded else "unknown",)
+        return "changes weights that it keeps", ("low-precision" if rounded else "kept-weights-changed",)
     if len(parts) == 2 and parts[1].shape == weight.shape and ((parts[1] == 1) & (weight != 0)).any():
         return "pruned weights are not 0", ("keeps-instead-of-prunes",)
     return None
