@@ -120,6 +120,8 @@ def command(
         if not quiet:
             click.echo(f"Warning: {message}", err=True)
 
+    if Path(f"{out}.partial").is_dir() and not quiet:
+        click.echo(f"going on from {out}.partial", err=True)
     try:
         with progress_bar("steps", show=not quiet) as bar, warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)

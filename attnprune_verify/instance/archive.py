@@ -38,8 +38,9 @@ def read_arrays(path: Path, names: Collection[str]) -> dict[str, Any]:
         raise
     except Exception as error:  # zipfile and numpy raise many kinds on damaged bytes
         first = (str(error).splitlines() or [""])[0][:120]
-        saved = "; an array saved alone: np.savez('mine.npz', X=X, W=W)" if Path(path).suffix == ".npy" else ""
-        raise InvalidInstance(f"an instance must be an intact .npz file; {str(path)!r}: {first}{saved}") from error
+        raise InvalidInstance(
+            f"an instance must be an intact .npz file; {str(path)!r}: {first}: np.savez('own.npz', X=X, W=W) writes one"
+        ) from error
 
 
 def _read_members(path: Path, archive: zipfile.ZipFile, names: Collection[str]) -> dict[str, Any]:

@@ -188,6 +188,22 @@ def test_unfinished_work_of_another_request_is_kept(tmp_path, texts, monkeypatch
     assert prune_model(MODEL, tmp_path / "out", **wanted) == first
 
 
+def test_the_command_says_that_it_goes_on(tmp_path, texts, monkeypatch, capsys):
+    words = ["prune-model", str(MODEL), "--out", str(tmp_path / "out"), "--rho", "0.5", "--calibration", str(texts[0])]
+    words += ["--attention", "wanda", "--rest", "dense", "--k", "2", "--n", "32", "--device", "numpy"]
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr(Workplace, "keep_block", stop)
+        main(words)
+    assert "going on" not in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(words)
+    assert f"going on from {tmp_path / 'out.partial'}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("kind", [tuple, iter, np.array], ids=["tuple", "iterator", "array"])
 def test_calibration_may_be_any_texts_but_none(texts, kind):
     plan = Plan(rho=0.5)
