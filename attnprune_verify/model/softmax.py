@@ -77,11 +77,10 @@ def bent_softmax(
     keys: Array,
     block: RowBlock,
     shift: bool = True,
-    out: Array | None = None,
     modifiers: Sequence[ScoreModifier] = (),
 ) -> tuple[Array, Bend | None]:
     """Rows of F, (count, rows, columns), and the derivatives of the modified scores; to be called under `quiet`."""
-    F, bend = score_block(queries, keys, block, shift, out, modifiers)
+    F, bend = score_block(queries, keys, block, shift, modifiers=modifiers)
     if shift:
         block.fill_forbidden(F, -np.inf)
         highest = F.max(axis=-1, keepdims=True)

@@ -118,15 +118,13 @@ def _end(bound: arb, outward: float) -> float:
     return nearest if arb(nearest) == bound else float(np.nextafter(nearest, outward))
 
 
-def refined(
-    compute: Callable[[], tuple[list[arb], tuple[int, ...]]], prec: int, target: float | None, cap: int = 10
-) -> Enclosure:
+def refined(compute: Callable[[], tuple[list[arb], tuple[int, ...]]], prec: int, target: float | None) -> Enclosure:
     """Run `compute` at `prec` bits; with a `target`, double the bits until ||radius|| <= target ||midpoint||.
 
     Gives the last enclosure after 4096 bits: a value that is exactly 0 has no relative radius.
     """
     while True:
-        with working_precision(prec, cap):
+        with working_precision(prec):
             enclosure = enclose(*compute())
         if target is None or prec >= _MOST_BITS:
             return enclosure

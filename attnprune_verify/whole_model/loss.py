@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.algorithms.matrix.damping import Moments
-from attnprune_verify.algorithms.matrix.loss_metric import loss_metrics_by_block
+from attnprune_verify.algorithms.matrix.loss_metric import loss_metrics
 from attnprune_verify.algorithms.matrix.metrics import LOSS_METRICS
 from attnprune_verify.algorithms.methods import MATRIX_METHODS
 from attnprune_verify.instance.validate import Array
@@ -34,7 +34,7 @@ def loss_moments(
     """
     roles = loss_roles(model, plan)
     if roles:
-        yield from loss_metrics_by_block(model, states, roles, plan.seed)
+        yield from loss_metrics(model, states, roles, plan.seed)
 
 
 def dense_states(model: PretrainedModel, ids: NDArray[np.int64], windows: int = LOSS_WINDOWS) -> list[list[Array]]:

@@ -32,7 +32,7 @@ class HeadGap:
         return {"map": self.map, "head": self.head, **found, "note": self.note}
 
 
-def gap_cost(n: int, d: int, m: int, samples: int = 1, steps: int = _STEPS) -> float:
+def gap_cost(n: int, d: int, m: int, samples: int = 1) -> float:
     """Nominal seconds of `certified_mask_gap` on one head, or on a fused weight with m = d.
 
     Examples
@@ -40,7 +40,7 @@ def gap_cost(n: int, d: int, m: int, samples: int = 1, steps: int = _STEPS) -> f
     >>> round(gap_cost(n=128, d=64, m=16), 1)
     4.3
     """
-    products = 51 * steps * (4.0 * samples * n * d * m + 6.0 * samples * n * n * m)
+    products = 51 * _STEPS * (4.0 * samples * n * d * m + 6.0 * samples * n * n * m)
     return min(products, 1e12) * _PER_OPERATION + _PER_LOGIT * min(samples * n * n, 800_000)
 
 

@@ -1,6 +1,6 @@
 """Output metrics of the whole network's loss: one backward pass through all blocks, one block in memory at a time."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -13,13 +13,9 @@ from attnprune_verify.pretrained.network import Family, PretrainedModel
 
 
 def loss_metrics(
-    model: PretrainedModel,
-    states: Sequence[Sequence[Array]],
-    metrics: Mapping[str, str],
-    seed: int = 0,
-    progress: Callable[[int, int], object] | None = None,
-) -> dict[tuple[int, str], Moments]:
-    """The metrics ``loss`` or ``kfac`` of every block's maps, from `loss_gradient` carried back from the end.
+    model: PretrainedModel, states: Sequence[Sequence[Array]], metrics: Mapping[str, str], seed: int = 0
+) -> Iterator[tuple[int, dict[str, Moments]]]:
+    """Yield the metrics ``loss`` or ``kfac`` of a block's maps, from `loss_gradient` carried back from the end.
 
     With labels drawn from the network's own prediction, the gradients' second moments are the Fisher information of its
     next-token distribution: the Hessian of KL(dense || pruned).
@@ -32,28 +28,12 @@ def loss_metrics(
     metrics : mapping of role to str
         The maps that are wanted, each with its metric; those a block does not have are left out.
     seed : int
-    progress : callable, optional
-        Called as ``progress(blocks done, blocks)``.
 
-    Returns
-    -------
-    dict of (block, role) to Moments
+    Yields
+    ------
+    tuple of int and dict of role to Moments
+        Blocks from the last one to the first; the metrics of one block are in memory.
     """
-    return {
-        (index, role): moments
-        for index, found in loss_metrics_by_block(model, states, metrics, seed, progress)
-        for role, moments in found.items()
-    }
-
-
-def loss_metrics_by_block(
-    model: PretrainedModel,
-    states: Sequence[Sequence[Array]],
-    metrics: Mapping[str, str],
-    seed: int = 0,
-    progress: Callable[[int, int], object] | None = None,
-) -> Iterator[tuple[int, dict[str, Moments]]]:
-    """`loss_metrics` one block at a time, from the last one to the first: the metrics of one block are in memory."""
     windows = len(states[-1])
     upstream = [
         loss_gradient(model.family, np.asarray(hidden), np.random.default_rng((seed, window)))
@@ -70,8 +50,6 @@ def loss_metrics_by_block(
                 sums.add(LOSS_METRICS[metric](trace, asked))
             upstream[window] = gradients.hidden[0]
         yield index, {role: total.finish() for role, total in sums.sums.items()}
-        if progress is not None:
-            progress(model.depth - index, model.depth)
 
 
 def loss_gradient(family: Family, hidden: Array, rng: np.random.Generator) -> Array:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from attnprune_verify.claims.core import Claim, Strength, Verdict
-from attnprune_verify.claims.judging.falsifier import THOROUGH, Effort, attacks
+from attnprune_verify.claims.judging.falsifier import THOROUGH, attacks
 from attnprune_verify.claims.judging.judge import judge
 from attnprune_verify.claims.registry import claims
 from attnprune_verify.files import lines, write_whole
@@ -20,11 +20,11 @@ _LARGEST = 3000
 """Characters a stored attack may take."""
 
 
-def best_attack(claim: Claim, effort: Effort = THOROUGH) -> dict[str, Any] | None:
+def best_attack(claim: Claim) -> dict[str, Any] | None:
     """The worst case a long attack finds, as JSON; None where there is nothing to attack or to improve."""
     if claim.strength is Strength.IDENTITY or claim.arithmetic != "float" or not claim.supply.free:
         return None
-    judgement = judge(claim, effort)
+    judgement = judge(claim, THOROUGH)
     trial = judgement.witness or judgement.worst
     if trial is None or not math.isfinite(trial.slack):
         return None

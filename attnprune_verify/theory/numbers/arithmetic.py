@@ -35,7 +35,6 @@ class Arithmetic(ABC):
     """Lift plain numbers, and the few functions that differ."""
 
     name: str
-    exact_identities = False
 
     @abstractmethod
     def lift(self, value: Number) -> Number:
@@ -128,7 +127,6 @@ class _Float(Arithmetic):
 
 class _Exact(Arithmetic):
     name = "exact"
-    exact_identities = True
 
     def lift(self, value: Number) -> Number:
         if np.ndim(value):
@@ -148,7 +146,6 @@ class _Exact(Arithmetic):
 
 class _Ball(Arithmetic):
     name = "ball"
-    exact_identities = True
 
     def lift(self, value: Number) -> Number:
         if not isinstance(value, (arb, float, int)) and np.ndim(value):
