@@ -10,7 +10,7 @@ import pytest
 import attnprune_verify as apv
 from attnprune_verify.audit.kernel.evaluator import AttentionEvaluator
 from attnprune_verify.audit.kernel.process.callables import framework_meant, kernel_of
-from attnprune_verify.audit.kernel.process.parameters import documented
+from attnprune_verify.audit.kernel.process.parameters import documented, plainly_called
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.spec import parametrize_with_kernel_checks
 
@@ -330,6 +330,16 @@ def test_a_builtin_without_a_signature_is_called_by_its_own_names():
     assert "causal" in found.coverage.judged and found.coverage.not_exercised == ("dropout_p", "enable_gqa")
     assert (found.outcome, set(statuses(found).values())) == ("incomplete", {"passed"})
     assert apv.check_attention(fused, only=only, ignored=("dropout_p", "enable_gqa")).outcome == "passed"
+
+
+def test_the_names_of_published_kernels_are_the_contracts():
+    def published(
+        query, key, value, attention_mask=None, scaling=None, sliding_window=None, logit_cap=None, attn_bias=None
+    ):
+        return right(query, key, value)
+
+    _, found = plainly_called(published, 3, "optional")
+    assert {*found.own} == {"mask", "scale", "window", "softcap", "bias"} and not found.foreign
 
 
 def test_what_no_signature_shows_is_never_called_right():

@@ -22,6 +22,7 @@ _ALIASES = {
     "softmax_scale": "scale", "window_size": "window", "logits_soft_cap": "softcap", "alibi_slopes": "alibi",
     "sink": "sinks", "s_aux": "sinks", "topk_indices": "indices", "page_table": "block_table",
     "cache_seqlens": "lengths", "seq_lens": "lengths", "logit_bias": "bias", "return_logsumexp": "return_lse",
+    "scaling": "scale", "sliding_window": "window", "logit_cap": "softcap", "attn_bias": "bias",
 }  # fmt: skip
 """What published kernels call the contract's keywords."""
 _TOGETHER = (
