@@ -119,6 +119,7 @@ def right_programs() -> list[Program]:
     steps = (
         (test_parallel.step, test_parallel.backward),
         (test_parallel.by_position, test_parallel.backward_by_position),
+        (test_parallel.online, None),
     )
     found += [_of_functions(fn.__name__, "step", test_parallel, (fn, back)) for fn, back in steps]
     return found
