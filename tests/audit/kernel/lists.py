@@ -258,6 +258,11 @@ WRONG_PAGES = {
     "signed 16 bits": (lambda q, k, v, t, n: in_table(q, k, v, t.astype(np.int16), n), "page-table"),
     "pages of 16 tokens": (pages_of_16, "page-table"),
     "the tail of the last page": (tail_read, "page-tail"),
+    "a last page of one key": (lambda q, k, v, t, n: in_table(q, k, v, t, n - (n % k.shape[1] == 1)), "page-tail"),
+    "a last page that lacks a key": (
+        lambda q, k, v, t, n: in_table(q, k, v, t, n + (n % k.shape[1] == max(k.shape[1] - 1, 1))),
+        "page-tail",
+    ),
     "no lengths": (lambda q, k, v, t, n: in_table(q, k, v, t, np.full(len(t), t.shape[1] * k.shape[1])), "page-tail"),
     "full pages alone": (lambda q, k, v, t, n: in_table(q, k, v, t, np.maximum(n - n % k.shape[1], 1)), "page-tail"),
     "all pages": (all_pages, "nan-leak"),

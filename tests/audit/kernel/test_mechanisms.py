@@ -2,6 +2,7 @@
 
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,11 +11,12 @@ import attnprune_verify as apv
 from attnprune_verify.audit.kernel.auditor import KernelAuditor
 from attnprune_verify.audit.kernel.names import cross_talk
 from attnprune_verify.audit.kernel.names.candidates import KernelObservation, candidates
+from attnprune_verify.audit.kernel.names.experiments import blocks_of_gradients
 from attnprune_verify.audit.kernel.names.mechanisms import by_mechanism
 from attnprune_verify.audit.kernel.names.shrink import cuts, smallest_failing, without
 from attnprune_verify.audit.kernel.problem.precision import precision_named
 from attnprune_verify.audit.kernel.problem.sample_factory import Maker
-from attnprune_verify.audit.kernel.process.bridge import FORWARD
+from attnprune_verify.audit.kernel.process.bridge import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.truth.steps import evaluate
 
 SOURCE = """
@@ -108,6 +110,55 @@ def test_zeros_that_are_counted_are_at_least_one_key(zeros, words):
     assert len(found) == (words is not None) and all(one.startswith(words) for one in found)
 
 
+def test_a_convention_that_leaves_rows_without_a_key_is_told():
+    """Aligned at the bottom right, and nan where there are more queries than keys."""
+
+    def attention(q, k, v, *, causal=False):
+        s = q @ k.swapaxes(-1, -2) * q.dtype.type(q.shape[3] ** -0.5)
+        below = np.tri(*s.shape[-2:], k=s.shape[-1] - s.shape[-2], dtype=bool)
+        return softmax(np.where(below, s, -np.inf) if causal else s) @ v
+
+    wrong = apv.check_attention(attention, only="attention:values:causal-more-keys").checks[0]
+    assert wrong.diagnosis == ("convention",) and "causal_alignment='bottom-right'" in wrong.words, wrong.words
+
+
+WINDOW, MORE_KEYS = MAKER.make("window", 1, 4, length=7, window=2), MAKER.make("more keys", 3, 4, length=8)
+
+
+@pytest.mark.parametrize(
+    ("sample", "meant", "id"),
+    [
+        (WINDOW, WINDOW.changed(window=None), "modifier-ignored"),
+        (LONG.changed(window=3), LONG.changed(mask=np.tri(33, k=2, dtype=bool)), "window-wrong"),
+        (LONG.changed(window=3), LONG.changed(mask=np.tri(33, k=2, dtype=bool).T), "window-wrong"),
+        (MORE_KEYS, MORE_KEYS.changed(mask=np.tile(np.arange(8) < 3, (3, 1))), "keys-dropped"),
+    ],
+    ids=["a window left out is no mask", "no limit before", "no limit after", "keys beyond the number of queries"],
+)
+def test_the_first_formula_of_positions_that_fits_has_the_name(sample, meant, id):
+    got = KernelObservation(sample, (evaluate(meant).o,), (0,))
+    fits = (known for known in candidates(FORWARD, [got], [0]) if np.allclose(known.parts(sample)[0], got.parts[0]))
+    assert next(fits).id == id
+
+
+def test_a_convention_of_the_backward_pass_alone_is_none_to_declare():
+    def weights(q, k, window):
+        s = q @ k.swapaxes(-1, -2) * q.dtype.type(q.shape[3] ** -0.5)
+        far = np.abs(np.arange(q.shape[2])[:, None] - np.arange(k.shape[2]))
+        return softmax(s if window is None else np.where(far < window, s, -np.inf))
+
+    def attention(q, k, v, *, window=None):
+        return weights(q, k, window) @ v
+
+    def backward(q, k, v, do, *, window=None):
+        p, dp = weights(q, k, window and window + 1), do @ v.swapaxes(-1, -2)
+        ds = p * (dp - (p * dp).sum(-1, keepdims=True)) * q.dtype.type(q.shape[3] ** -0.5)
+        return ds @ k, ds.swapaxes(-1, -2) @ q, p.swapaxes(-1, -2) @ do
+
+    wrong = apv.check_attention(attention, backward=backward, only="*_backward:values:window").checks[0]
+    assert wrong.diagnosis == ("window-off-by-one",) and "declare" not in wrong.words, wrong.words
+
+
 def test_one_factor_of_a_head_is_no_mix_of_heads():
     """A lost sink makes weights larger, head by head; neither another head's share nor a lost one is such a factor."""
     own = np.repeat(np.eye(2), 2, axis=1)
@@ -154,6 +205,16 @@ def test_features_that_the_gradient_of_the_weights_leaves_out_are_named():
 
     wrong = apv.check_attention(attention, backward=attention_backward, only="*_backward:values:value-size")
     assert wrong.outcome == "failed" and wrong.checks[0].diagnosis == ("features-dropped",), wrong
+
+
+def test_keys_that_a_gradient_loses_are_named_in_whole_tiles():
+    """Each block of 128 keys overwrites dq: more terms than are solved at once."""
+    sample = MAKER.make("tiles", 128, 64, length=256, heads=1)
+    steps = evaluate(sample)
+    dq = sample.factor * (steps.ds[..., 128:] @ sample.k[:, :, 128:])
+    context = SimpleNamespace(ask=lambda *_: SimpleNamespace(parts=(dq, steps.dk, steps.dv)))
+    named = blocks_of_gradients(context, BACKWARD, sample)
+    assert (named.ids, named.words) == (("keys-dropped",), "keys 0 to 127 are missing from dq")
 
 
 def half(array):

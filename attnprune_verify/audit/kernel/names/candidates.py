@@ -23,6 +23,7 @@ _FEW = 12  # chosen: of fewer numbers something is always the factor
 _FITTED = 3  # chosen: samples, small ones first, that a constant of changed logits is fitted to
 _MOST_ZEROS = 1_000  # chosen: keys that may fill up a tile
 _WHOLE = 1e-3  # chosen: how far a number of keys is from a whole one by rounding
+_EXPLAINED = 0.1  # chosen: of an error's square, more than a formula may leave that is accepted
 _END = 1.1  # chosen: how close to the ends of the factors one is no fit
 _FACTORS = np.geomspace(1 / 64, 64, 49)
 
@@ -168,7 +169,12 @@ def _scales(function: str, wrong: list[KernelObservation], indices: list[int]) -
     for one in wrong:
         if min(one.sample.shape[4], one.parts[indices[0]].size) < 2:
             continue
-        fitted[id(one.sample)] = _best_factor(function, [one], indices, _scaled)
+        factor = _best_factor(function, [one], indices, _scaled)
+        right = _right(function, one.sample)
+        off = sum(float(np.linalg.norm(one.parts[i] - right[i]) ** 2) for i in indices)
+        if {*indices} & {*one.wrong} and not _gap(function, [one], indices, _scaled(factor)) <= _EXPLAINED * off:
+            return  # no name any more, so that other samples need no factor
+        fitted[id(one.sample)] = factor
     if not fitted:
         return
     factors = sorted(set(fitted.values()))
@@ -214,11 +220,7 @@ def _best_factor(
     """The factor with which a wrong formula comes closest to the results."""
 
     def left(log_factor: float) -> float:
-        wrong, gap = made(float(np.exp(log_factor))), 0.0
-        for one in some:
-            parts = (output(one.sample, wrong),) if function == FORWARD else differentiated(one.sample, wrong)
-            gap += sum(float(np.linalg.norm(one.parts[i] - parts[i]) ** 2) for i in indices)
-        return gap if np.isfinite(gap) else 1e300
+        return _gap(function, some, indices, made(float(np.exp(log_factor))))
 
     grid = np.log(_FACTORS)
     best = int(np.argmin([left(x) for x in grid]))
@@ -226,3 +228,12 @@ def _best_factor(
     from scipy.optimize import minimize_scalar  # a third of what importing the audit of kernels would take
 
     return float(np.exp(minimize_scalar(left, bounds=(low, high), method="bounded", options={"xatol": 1e-12}).x))
+
+
+def _gap(function: str, some: list[KernelObservation], indices: list[int], wrong: WrongForward) -> float:
+    """Sum up the squares of the errors that a wrong formula leaves."""
+    gap = 0.0
+    for seen in some:
+        parts = (output(seen.sample, wrong),) if function == FORWARD else differentiated(seen.sample, wrong)
+        gap += sum(float(np.linalg.norm(seen.parts[i] - parts[i]) ** 2) for i in indices)
+    return gap if np.isfinite(gap) else 1e300

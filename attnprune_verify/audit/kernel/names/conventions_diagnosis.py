@@ -11,8 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from attnprune_verify.audit.kernel.names.shrink import without
+from attnprune_verify.audit.kernel.problem.conventions import Conventions
 from attnprune_verify.audit.kernel.problem.features import FEATURES
-from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, parts_of
+from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, Array, KernelSample, parts_of
 from attnprune_verify.audit.kernel.process.bridge import ORDERS
 from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.kernel.process.facts import Reply
@@ -61,16 +62,32 @@ def by_convention(context: KernelContext, function: str, samples: tuple[KernelSa
     if not known or len(known) < len(answers):
         return None
     for name, value, meant in context.declared.conventions.others():
-        if _concerns(name, known[0][0]) and all(
-            judge(function, one.changed(conventions=meant), reply.parts).status != "failed" for one, reply in known
-        ):
+        if _concerns(name, known[0][0]) and _right_by(meant, function, known):
             shown = " ".join(value) if isinstance(value, tuple) else value
-            said = f"{_MEANS[name].format(value=shown)}; declare {name}={value!r} if that is meant"
-            return Diagnosis(("convention", *_BESIDE[name]), said)
+            said = _MEANS[name].format(value=shown)
+            if function == BACKWARD and any(_declared_forward(context, sample, meant) for sample, _ in known):
+                return Diagnosis(_BESIDE[name] or ("convention",), f"in the backward pass alone {said}")
+            return Diagnosis(("convention", *_BESIDE[name]), f"{said}; declare {name}={value!r} if that is meant")
     if all(_only_where_empty(function, one, reply) for one, reply in known):
         said = "rows with nothing allowed are not 0 (log sum exp -inf); declare empty_rows='undefined' if that is meant"
         return Diagnosis(("empty-row", "convention"), f"{said}{_nan_in(known)}")
     return None
+
+
+def _right_by(meant: Conventions, function: str, known: list[tuple[KernelSample, Reply]]) -> bool:
+    """Return True where answers are right by another declaration. Rows that it leaves no key do not count."""
+    again = [(sample.changed(conventions=meant), sample.empty, reply) for sample, reply in known]
+    verdicts = [judge(function, sample, reply.parts) for sample, empty, reply in again if sample.empty <= empty]
+    return bool(verdicts) and all(verdict.status != "failed" for verdict in verdicts)
+
+
+def _declared_forward(context: KernelContext, sample: KernelSample, meant: Conventions) -> bool:
+    """Return True where the output is right as declared, and wrong by another declaration."""
+    own = sample.changed(wanted=(), dlse=None)
+    reply = _answer(context, FORWARD, own)
+    if reply is None or judge(FORWARD, own, reply.parts).status == "failed":
+        return False
+    return judge(FORWARD, own.changed(conventions=meant), reply.parts).status == "failed"
 
 
 def by_order(context: KernelContext, function: str, samples: tuple[KernelSample, ...], known: bool) -> Diagnosis | None:

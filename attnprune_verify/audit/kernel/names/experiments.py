@@ -48,10 +48,11 @@ def blocks_of_gradients(context: KernelContext, function: str, sample: KernelSam
     parts = context.ask(function, sample).parts
     for name, part, terms in zip(("dq", "dk", "dv"), parts, _terms(sample, evaluate(sample)), strict=False):
         size = np.linalg.norm(terms, axis=0)
-        if terms.size > _MANY or len(terms) < 2 * len(size):
+        if len(terms) < 2 * len(size):
             continue
-        factors = np.linalg.lstsq(terms, part.ravel(), rcond=None)[0]
-        if not np.linalg.norm(terms @ factors - part.ravel()) <= _LEFT * np.linalg.norm(part):
+        wanted = part[..., : len(terms) * part.shape[-1] // part.size].ravel()
+        factors = np.linalg.lstsq(terms, wanted, rcond=None)[0]
+        if not np.linalg.norm(terms @ factors - wanted) <= _LEFT * np.linalg.norm(wanted):
             continue
         seen = size > _SEEN * size.max()
         for times, id in ((0, "keys-dropped"), (2, "keys-counted-twice")):
@@ -65,15 +66,16 @@ def blocks_of_gradients(context: KernelContext, function: str, sample: KernelSam
 
 
 def _terms(sample: KernelSample, steps: KernelSteps) -> tuple[Array, ...]:
-    """Terms that sum to each gradient: (its entries, keys) of dq, (its entries, queries) of dk and dv."""
+    """Terms that sum to each gradient, to as many features of it as are solved soon: (entries, keys or queries)."""
     length = sample.k.shape[2]
-    batch, heads, kv_heads, n, _, m, mv = sample.shape
-    if batch * heads * n * length * max(m, mv) > _MANY:
+    batch, heads, kv_heads, n, *_ = sample.shape
+    few = _MANY // (batch * heads * n * length)  # with whole tiles of 128 fewer than there are
+    if not few:
         return ()
     ds = sample.factor * (steps.ds * steps.slope)[..., :length]
     used = (steps.p * steps.kept)[..., :length]
-    dq = np.einsum("bhij,bhjc->bhicj", ds, steps.k[:, :, :length])
-    dk, dv = (np.einsum("bhij,bhic->bhjci", x, y) for x, y in ((ds, sample.q), (used, sample.do)))
+    dq = np.einsum("bhij,bhjc->bhicj", ds, steps.k[:, :, :length, :few])
+    dk, dv = (np.einsum("bhij,bhic->bhjci", x, y[..., :few]) for x, y in ((ds, sample.q), (used, sample.do)))
     own = [x.reshape(batch, kv_heads, heads // kv_heads, *x.shape[2:]).sum(axis=2) for x in (dk, dv)]
     return tuple(x.reshape(-1, x.shape[-1]) for x in (dq, *own))
 

@@ -280,11 +280,12 @@ def _masks() -> Iterator[WrongForward]:
     def only(**changes: Any) -> Positions:
         return lambda sample: replace(sample, memo={}, **changes).allowed
 
-    yield WrongForward("mask-ignored", "no position is forbidden", allowed=only(mask=None, causal=False, window=None))
     yield WrongForward("mask-ignored", "causal is ignored", allowed=only(causal=False))
     yield WrongForward("mask-ignored", "the mask is ignored", allowed=only(mask=None))
     yield WrongForward("modifier-ignored", "the window is ignored", allowed=only(window=None))
+    yield WrongForward("mask-ignored", "no position is forbidden", allowed=only(mask=None, causal=False, window=None))
     yield WrongForward("mask-always-causal", "it is causal whatever is asked", allowed=_always_causal)
+    yield WrongForward("keys-dropped", "no more keys are read than there are queries", allowed=_no_more_than_queries)
     yield WrongForward("mask-inverted", "True means forbidden", allowed=_inverted)
     yield WrongForward("mask-inverted", "causal is read the wrong way round", allowed=_anticausal)
     yield WrongForward("causal-off-by-one", "query i sees key i + 1", allowed=lambda sample: _shifted(sample, 1))
@@ -295,6 +296,8 @@ def _masks() -> Iterator[WrongForward]:
         yield WrongForward(
             "window-wrong", f"keys {words} the query are outside the window", allowed=partial(_half, side)
         )
+        what = f"keys {words} the query have no limit"
+        yield WrongForward("window-wrong", what, allowed=partial(_of_a_side, -side))
     yield WrongForward("window-wrong", "the window reaches to both sides although causal", allowed=_both_sides)
     yield WrongForward(
         "mask-after-softmax", "weights are masked after the softmax, not normalised again", masking="after"
@@ -311,6 +314,11 @@ def _inverted(sample: KernelSample) -> Mask:
 
 def _always_causal(sample: KernelSample) -> Mask:
     return np.asarray(sample.allowed & np.tri(sample.allowed.shape[-2], sample.allowed.shape[-1], dtype=bool))
+
+
+def _no_more_than_queries(sample: KernelSample) -> Mask:
+    n, length = sample.allowed.shape
+    return np.asarray(sample.allowed & (np.arange(length) < n))
 
 
 def _anticausal(sample: KernelSample) -> Mask:
@@ -336,6 +344,14 @@ def _half(side: int, sample: KernelSample) -> Mask:
         return sample.allowed
     n, length = sample.allowed.shape
     return np.asarray(sample.allowed & (side * (np.arange(n)[:, None] - np.arange(length)) >= 0))
+
+
+def _of_a_side(side: int, sample: KernelSample) -> Mask:
+    if sample.window is None:
+        return sample.allowed
+    n, length = sample.allowed.shape
+    within = side * (np.arange(n)[:, None] - np.arange(length)) < sample.window
+    return np.asarray(sample.changed(window=None).allowed & within)
 
 
 def _both_sides(sample: KernelSample) -> Mask:

@@ -252,7 +252,8 @@ def _cases() -> Iterator[tuple[str, IntegerCase]]:
     yield "a page of several samples", _page("pages", "batch", counts=((2, 0), (2, 0)), order=(2, 0, 2, 1))
     yield "queries over pages", _page("pages", "queries", counts=((2, 0),), n=3, order=(1, 0))
     yield "pages of grouped heads", _page("pages", "groups", counts=((2, 0),), heads=4, kv_heads=2, order=(1, 0))
-    yield "a page that is not full", _page("page-tail", "tail", counts=((1, 5),))
+    for rest, what in ((5, "is not full"), (1, "has one key"), (2**16, "lacks one key")):
+        yield f"a page that {what}", _page("page-tail", "tail", counts=((1, rest),))
     yield "tables longer than samples", _page("page-tail", "tail batch", counts=((1, 0), (3, 0)))
     yield "one key", _page("page-tail", "tail", counts=((0, 1),))
     yield "pages that no table names", _page("page-table", "unnamed", counts=((2, 0),), spare=3)
