@@ -23,6 +23,9 @@ from attnprune_verify.whole_model.plan import DENSE, Plan
 HOSTS: tuple[str, ...] = ("cpu",)
 """Kinds of devices for which the solvers compute in NumPy."""
 
+_BY_ROWS = ("wanda", "sparsegpt")
+"""Methods whose share is that of each row, or block of inputs: a raised one prunes more of the others."""
+
 
 @dataclass(frozen=True, eq=False)
 class Piece:
@@ -96,7 +99,10 @@ def budgets(
     if plan.keep_zeros:
         present = [int((weight == 0).sum()) for weight in weights]
         for matrix in of_matrix:
-            places = [i for i, piece in enumerate(pieces) if (piece.factor, piece.matrix) == matrix]
+            places = [
+                i for i, piece in enumerate(pieces)
+                if (piece.factor, piece.matrix) == matrix and piece.method not in _BY_ROWS
+            ]  # fmt: skip
             raised = at_least([counts[i] for i in places], [present[i] for i in places])
             counts = [dict(zip(places, raised, strict=True)).get(i, count) for i, count in enumerate(counts)]
     return [Share(Fraction(count, size)) for count, size in zip(counts, sizes, strict=True)]
