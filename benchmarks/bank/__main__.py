@@ -102,6 +102,8 @@ def main(arguments: list[str]) -> None:
     if "stored" not in arguments:
         judge_the_rest([*wrong, *right])
     if "write" in arguments:
+        known, lines = {one.digest for one in (*wrong, *right)}, KEPT.read_text(encoding="utf-8").splitlines()
+        KEPT.write_text("".join(f"{line}\n" for line in lines if json.loads(line)["digest"] in known), encoding="utf-8")
         PAGE.write_text(page(wrong, right), encoding="utf-8")
     rows = [HEADINGS, *table(wrong, right)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
