@@ -1,7 +1,4 @@
-"""The mistakes that audits name: what each id means, in which subjects it is looked for, and what a report adds to it.
-
-``python -m attnprune_verify.audit.mistakes`` prints the table.
-"""
+"""The mistakes that audits name: what each id means, in which subjects it is looked for, what a report adds to it."""
 
 from typing import NamedTuple
 
@@ -259,9 +256,3 @@ def explained(id: str, detail: str = "") -> str:
     """
     sentence = SENTENCES[id]
     return f"{sentence} ({detail})" if detail and detail not in sentence else sentence
-
-
-if __name__ == "__main__":
-    print("| id | in | mistake | a report adds |\n|---|---|---|---|")
-    for id, mistake in MISTAKES.items():
-        print(f"| `{id}` | {', '.join(mistake.subjects)} | {mistake.sentence} | {mistake.detail} |")

@@ -58,6 +58,8 @@ def _one(fence: re.Match[str], folder: Path, name: str) -> str:
         shown = f"```python\n{body}```\n"
         return shown + (f"\n```text\n{_cut(output, least)}```" if output else "")
     commands = [command.rstrip("\n") for command in _COMMAND.findall(body)]
+    if not commands:
+        raise PageFailed(f"{name}: a command must begin with '$ ', what runs here has none:\n{body}")
     lines = []
     for number, command in enumerate(commands, 1):
         expected = code if number == len(commands) else 0

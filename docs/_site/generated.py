@@ -32,6 +32,7 @@ def pages() -> Iterator[tuple[str, str]]:
     yield "reference/command_line.md", _command_line()
     yield from _claims()
     yield "measured.md", _measured()
+    yield "mistakes.md", _mistakes()
     yield "notation.md", _of_the_checkout("NOTATION.md")
     yield "contributing.md", _of_the_checkout("CONTRIBUTING.md")
     for name, folder in (("kill_matrix", "audit"), ("kernel_kill_matrix", "audit/kernel")):
@@ -236,6 +237,18 @@ def _measured() -> str:
             f"| measured | reading | numbers |\n|---|---|---|\n{rows}\n",
         ]
     return "\n".join(parts)
+
+
+def _mistakes() -> str:
+    from attnprune_verify.audit.mistakes import MISTAKES
+
+    rows = [
+        f"| `{id}` | {', '.join(mistake.subjects)} | {_cell(mistake.sentence)} | {_cell(mistake.detail)} |"
+        for id, mistake in MISTAKES.items()
+    ]
+    lead = "Every id that `audit` or `audit-kernel` may report, where it is looked for, and what it means."
+    heading = "| id | in | mistake | a report adds |\n|---|---|---|---|"
+    return "\n".join([f"# Mistakes that audits name\n\n{lead}\n\n{heading}", *rows, ""])
 
 
 def _of_the_checkout(name: str) -> str:

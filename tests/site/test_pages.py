@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from attnprune_verify.audit.mistakes import MISTAKES
+
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs" / "_site"))
 
@@ -19,6 +21,7 @@ GENERATED = (
     "reference/",
     "claims_graph.html",
     "measured.md",
+    "mistakes.md",
     "notation.md",
     "contributing.md",
     "changelog.md",
@@ -54,6 +57,15 @@ def test_long_outputs_are_cut_and_say_so():
 def test_a_page_that_says_what_does_not_happen_fails(page):
     with pytest.raises(fences.PageFailed, match="must end with"):
         fences.played(page)
+
+
+def test_what_runs_without_a_command_fails():
+    with pytest.raises(fences.PageFailed, match="must begin with"):
+        fences.played("```console run\necho hello\n```\n")
+
+
+def test_every_mistake_is_in_the_table():
+    assert generated._mistakes().count("\n| `") == len(MISTAKES)
 
 
 def test_files_and_programs_share_a_folder_of_the_page():
