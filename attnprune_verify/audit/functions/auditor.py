@@ -29,8 +29,6 @@ from attnprune_verify.audit.subject.process import Subject
 from attnprune_verify.audit.waivers import Waiver
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["NAMES", "Auditor"]
-
 NAMES = ("all", "first", "never")
 """The failures of a function whose mistake is looked for."""
 _LONG = ("values:larger", "values:sizes", "values:together", "values:batch-together", "rare-errors", "long", "larger")

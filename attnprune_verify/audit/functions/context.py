@@ -21,8 +21,6 @@ from attnprune_verify.audit.subject.answers import Answer, NoAnswer, NotAccepted
 from attnprune_verify.audit.subject.process import Subject
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["MOST_CALLS", "Context", "shape_ids"]
-
 _TOO_SLOW = 2.0  # chosen: predicted seconds beyond which an instance is left out
 _SMALL = 6.0e2  # chosen: work of the instances that are never left out
 _MOST_DEATHS = 2  # chosen: once may be the machine's fault

@@ -10,8 +10,6 @@ from attnprune_verify.audit.contract import Binding
 from attnprune_verify.audit.functions.truth.precision import Precision
 from attnprune_verify.audit.subject.answers import Answer, NoAnswer
 
-__all__ = ["FunctionFacts"]
-
 
 @dataclass
 class FunctionFacts:

@@ -26,8 +26,6 @@ from attnprune_verify.audit.record import Call, Check, Diagnosis, Finding, Recor
 from attnprune_verify.audit.subject.answers import NoAnswer
 from attnprune_verify.audit.subject.process import Subject
 
-__all__ = ["Namer"]
-
 _UNKNOWN = ("unknown",)
 _MOST_SEARCHES = 4  # chosen: long searches of a function, of a second or two each; half of them for large logits
 _WEAK = {"threshold-off-by-one", "ties-dropped", "wrong-count"}  # names that wrong entries get by chance

@@ -27,8 +27,6 @@ from attnprune_verify.audit.functions.truth.samples import Sample
 from attnprune_verify.audit.functions.truth.tolerance import judge
 from attnprune_verify.audit.subject.answers import Answer, NoAnswer, SubjectLost
 
-__all__ = ["probe", "smoothly_wrong"]
-
 _BENIGN = ("full", "causal", "outside-box")
 _MOVED = 0.02  # chosen: many units in the last place of 16 bits, 2^-8 at most
 _TELLING = 8  # different numbers: that each of so many double ones ends in 29 zero bits by chance has chance 2^-232

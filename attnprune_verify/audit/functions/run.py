@@ -14,8 +14,6 @@ from attnprune_verify.audit.waivers import load_waivers
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import nearest
 
-__all__ = ["run_audit"]
-
 
 def run_audit(
     target: object,

@@ -14,8 +14,6 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.files import parse, read_regular
 from attnprune_verify.values import as_shaped, nearest
 
-__all__ = ["BACKWARD_PARTS", "check_answers", "read_vectors"]
-
 BACKWARD_PARTS = "backward"
 """Stands for all gradients, where only o and log sum exp are answered."""
 Tensors = dict[str, Foreign]

@@ -37,8 +37,6 @@ from attnprune_verify.audit.record import Check, Coverage, Diagnosis, Finding, R
 from attnprune_verify.audit.subject.process import Subject
 from attnprune_verify.audit.waivers import Waiver
 
-__all__ = ["FUNCTIONS", "KernelAuditor"]
-
 FUNCTIONS: dict[str, Signature] = {
     "attention": Signature("attention", ("q", "k", "v"), "softmax(scale q k^T) v", "o"),
     "attention_backward": Signature(

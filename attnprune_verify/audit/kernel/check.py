@@ -11,8 +11,6 @@ from attnprune_verify.audit.kernel.typing import Call, Foreign
 from attnprune_verify.audit.result import AuditResult
 from attnprune_verify.audit.subject.process import SECONDS_PER_CALL
 
-__all__ = ["check_attention"]
-
 
 def check_attention(
     fn: object,

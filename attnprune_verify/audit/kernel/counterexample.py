@@ -12,8 +12,6 @@ from attnprune_verify.audit.kernel.typing import Numbers, Plain
 from attnprune_verify.audit.subject.answers import NoAnswer
 from attnprune_verify.files import plain
 
-__all__ = ["as_data", "counterexample"]
-
 
 def counterexample(check: str, function: str, sample: KernelSample, context: KernelContext) -> Plain:
     """Describe a failure for a program.

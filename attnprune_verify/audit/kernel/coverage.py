@@ -11,8 +11,6 @@ from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.record import Coverage
 
-__all__ = ["coverage"]
-
 _CALLED = {"kv_heads < heads": "grouped heads"}
 _SIZES = ("l != n", "mv != m")
 _AXES = {"n": 3, "l": 4, "m": 5}

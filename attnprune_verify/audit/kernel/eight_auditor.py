@@ -26,8 +26,6 @@ from attnprune_verify.audit.record import Check, Coverage, Diagnosis, Finding, R
 from attnprune_verify.audit.waivers import Waiver
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["EightAuditor", "auditor_of"]
-
 _OF_FUNCTIONS = {name: FUNCTIONS[name] for name in (FORWARD, "attention_backward")}
 
 

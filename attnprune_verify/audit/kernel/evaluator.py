@@ -20,8 +20,6 @@ from attnprune_verify.audit.kernel.typing import Call, Foreign, Plain
 from attnprune_verify.audit.subject.terms import drawn
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["AttentionEvaluator", "Question"]
-
 
 @dataclass(frozen=True)
 class Question:

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from attnprune_verify.audit.kernel.typing import Foreign, Plain
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["CPU", "MODES", "NAMES", "NOTHING_CHOSEN", "Options", "as_given", "declarations"]
-
 NAMES = ("never", "first", "all")
 MODES = ("bitwise", "batch-invariant", "poisoned", "replay", "many")
 CPU = "cpu"

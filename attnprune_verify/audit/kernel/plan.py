@@ -16,8 +16,6 @@ from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.record import Check
 from attnprune_verify.audit.subject.terms import Terms
 
-__all__ = ["AuditPlan", "PlannedCheck", "plan"]
-
 _NO_LIMIT = Terms()
 _ASKED = ("causal", "scale", "mask")
 """Keywords of the contract that are tried; a function without them raises."""

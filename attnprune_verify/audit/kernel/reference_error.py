@@ -16,8 +16,6 @@ from attnprune_verify.audit.kernel.truth.bounds import attention_errors
 from attnprune_verify.audit.kernel.truth.reference_kernel import own_attention
 from attnprune_verify.audit.kernel.truth.truth import truth
 
-__all__ = ["reference_errors", "torch_attention"]
-
 _MEASURED = ("plain", "causal", "mask", "grouped heads", "more keys", "value size", "larger")
 _LONGEST = 129  # chosen: sizes up to here cost the own kernel milliseconds
 Parts = dict[str, Array]

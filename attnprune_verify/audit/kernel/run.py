@@ -14,8 +14,6 @@ from attnprune_verify.audit.subject.terms import Terms, drawn
 from attnprune_verify.audit.waivers import load_waivers
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["run_kernel_audit"]
-
 
 def run_kernel_audit(
     target: object,

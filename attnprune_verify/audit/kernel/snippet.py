@@ -17,8 +17,6 @@ from attnprune_verify.audit.kernel.typing import Plain
 from attnprune_verify.audit.naming.importing import import_lines
 from attnprune_verify.audit.subject.answers import NoAnswer
 
-__all__ = ["as_code"]
-
 _AXES = {"bnhm": ("x.swapaxes(1, 2)", "x.swapaxes(1, 2)"), "hnm": ("x[0]", "x[None]"),
          "nhm": ("x[0].swapaxes(0, 1)", "x.swapaxes(0, 1)[None]"), "nm": ("x[0, 0]", "x[None, None]")}  # fmt: skip
 """Code that turns the contract's axes into those of a layout, and back."""

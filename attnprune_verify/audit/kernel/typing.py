@@ -8,8 +8,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Call", "Deferred", "Foreign", "Numbers", "Plain"]
-
 Foreign: TypeAlias = Any
 """An array, a tensor, a framework's module: what it can do, only calls tell."""
 Call: TypeAlias = Callable[..., Foreign]

@@ -43,8 +43,6 @@ from attnprune_verify.audit.record import Call, Check, Finding
 from attnprune_verify.audit.subject.answers import NoAnswer
 from attnprune_verify.model.functions import loss
 
-__all__ = ["coarser_descent", "descent_checks", "iterate"]
-
 _F = "prune_mask_gd"
 _SHORT_STEP = 0.05  # chosen: 257 of them stay on the way, where rounding stays rounding
 _TINY = 1e-5  # of ETA: a step moves M by 1e-6, far above rounding to float32 and far below any sensible tolerance

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["by_columns", "selected_by"]
-
 Flags = NDArray[np.bool_]
 _SURE = 1e-9  # of logarithms of scores: nearer ones may be equal up to rounding
 

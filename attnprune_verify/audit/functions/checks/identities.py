@@ -20,8 +20,6 @@ from attnprune_verify.audit.functions.truth.samples import Sample
 from attnprune_verify.audit.record import Check, Finding
 from attnprune_verify.audit.subject.answers import NoAnswer
 
-__all__ = ["identity_checks"]
-
 
 def identity_checks(function: str) -> Iterator[Check]:
     """The identities that concern this function."""

@@ -20,8 +20,6 @@ from attnprune_verify.audit.functions.truth.tolerance import judge
 from attnprune_verify.audit.record import Call, Check, Finding
 from attnprune_verify.audit.subject.answers import NoAnswer, SubjectLost
 
-__all__ = ["input_checks", "keeping_checks"]
-
 Variant = tuple[str, Sample, dict[str, Any]]
 _FEW_BITS = 16.0  # chosen: sums of multiples of its inverse, and of their squares, are exact even in float32
 

@@ -17,8 +17,6 @@ from attnprune_verify.audit.functions.truth.layers import LinearLayer
 from attnprune_verify.audit.record import Check, Finding
 from attnprune_verify.audit.subject.answers import Answer
 
-__all__ = ["pruner_checks"]
-
 Fault = tuple[str, tuple[str, ...]]
 
 

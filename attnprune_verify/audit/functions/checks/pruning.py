@@ -17,8 +17,6 @@ from attnprune_verify.audit.functions.truth.layers import LinearLayer, layers, t
 from attnprune_verify.audit.record import Finding
 from attnprune_verify.audit.subject.answers import Answer, NoAnswer, NotAccepted, SubjectLost
 
-__all__ = ["as_convention", "asked_layers", "deterministic", "explained", "miscounted", "over_layers"]
-
 Judge = Callable[[LinearLayer], Finding | None]
 _GENERAL = {"squared-norm": "baseline-score", "not-updated": "baseline-update"}
 """Names that hold beside a more exact one."""

@@ -23,8 +23,6 @@ from attnprune_verify.audit.functions.truth.samples_for import large_ones, rando
 from attnprune_verify.audit.record import Check, Finding
 from attnprune_verify.audit.subject.answers import SubjectLost
 
-__all__ = ["scale_checks"]
-
 _MOST_SECONDS = 5.0  # predicted, of one call
 _RARE, _FEWEST = 40, 20  # chosen: instances of a rare error, which see an error on 7 % or 14 % of them
 _LEFT = 65  # calls: a tenth of the 300 that are allowed, and those of the checks that come later

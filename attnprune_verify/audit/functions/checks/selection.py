@@ -23,8 +23,6 @@ from attnprune_verify.audit.naming.searching import search_for_names
 from attnprune_verify.audit.naming.shrink import SMALLEST, doubtless, fewer
 from attnprune_verify.audit.record import Call, Check, Finding
 
-__all__ = ["Selection", "coarser_selection", "judge_zeros", "selection_checks"]
-
 Flags = NDArray[np.bool_]
 _DEFAULT = MaskConventions()
 

@@ -17,8 +17,6 @@ from attnprune_verify.audit.naming.shrink import smallest
 from attnprune_verify.audit.record import Call, Check, Finding
 from attnprune_verify.audit.subject.answers import NoAnswer
 
-__all__ = ["call_on", "check", "failed_on", "is_right", "shrunk", "smaller_values", "wrong_already"]
-
 Case = TypeVar("Case")
 _OF_SEVERAL = ("unknown", "convention", "too-few-tokens")
 """Names that no single case shows."""

@@ -34,8 +34,6 @@ from attnprune_verify.audit.functions.truth.layers import LinearLayer
 from attnprune_verify.audit.record import Check, Finding
 from attnprune_verify.audit.subject.answers import Answer, NoAnswer
 
-__all__ = ["Hessian", "coarser_sparsegpt", "hessian", "sparsegpt_checks"]
-
 Matrix = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 

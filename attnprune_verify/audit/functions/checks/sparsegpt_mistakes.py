@@ -16,8 +16,6 @@ from attnprune_verify.audit.functions.truth.conventions import CHOICES, MaskConv
 from attnprune_verify.audit.functions.truth.layers import LinearLayer
 from attnprune_verify.audit.naming.searching import search_for_names
 
-__all__ = ["named", "right_output"]
-
 Matrix = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Switches = dict[str, Any]

@@ -19,8 +19,6 @@ from attnprune_verify.audit.functions.truth.tolerance import judge
 from attnprune_verify.audit.record import Call, Check, Finding
 from attnprune_verify.audit.subject.answers import NoAnswer
 
-__all__ = ["TIMES", "plain_samples", "precision_check", "structure_checks"]
-
 TIMES = 5
 """How often an equal call is repeated: on four samples, what differs every other time escapes with chance 2^-20."""
 

@@ -20,8 +20,6 @@ from attnprune_verify.audit.record import Check, Finding
 from attnprune_verify.audit.subject.answers import NoAnswer
 from attnprune_verify.oracle.taylor import taylor_verdict
 
-__all__ = ["values_checks"]
-
 _MOST_TOKENS = 200  # chosen: of relative errors, whose truth is two enclosures of attention
 
 _SAYS = {

@@ -33,8 +33,6 @@ from attnprune_verify.audit.naming.searching import search_for_names
 from attnprune_verify.audit.record import Check, Finding
 from attnprune_verify.audit.subject.answers import Answer
 
-__all__ = ["coarser_wanda", "wanda_checks"]
-
 Flags = NDArray[np.bool_]
 Scores = NDArray[np.float64]
 

@@ -16,8 +16,6 @@ import numpy as np
 from attnprune_verify.instance.layer import AttentionLayer
 from attnprune_verify.instance.rope import RoPE
 
-__all__ = ["FACTS", "MODULE", "bridged", "described"]
-
 MODULE = __name__
 FACTS = "declarations of the target"
 _KEY = "attention layer"

@@ -12,8 +12,6 @@ from attnprune_verify.audit.functions.layer.sample import LAYERED, LayerSample
 from attnprune_verify.audit.functions.truth.formulas import Array, Step, turned
 from attnprune_verify.instance.rope import RoPE
 
-__all__ = ["layer_mistakes"]
-
 Change = tuple[str, dict[str, Step], str, tuple[str, ...]]
 _SLOPE = ("layer_gradient",)
 _FORWARD = tuple(name for name in LAYERED if name != "layer_gradient")

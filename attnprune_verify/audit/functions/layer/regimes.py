@@ -24,8 +24,6 @@ from attnprune_verify.audit.functions.truth.samples import (
 )
 from attnprune_verify.instance.rope import RoPE
 
-__all__ = ["LAYER_SAYS", "drawn_layer", "large_layers", "layer_regimes", "layers_together"]
-
 LAYER_SAYS = {
     "full": "right values for one head without a mask",
     "causal": "right values with the causal mask, for one head and several",

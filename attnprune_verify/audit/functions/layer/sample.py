@@ -15,8 +15,6 @@ from attnprune_verify.audit.naming.shrink import fewer
 from attnprune_verify.instance.layer import AttentionLayer
 from attnprune_verify.instance.rope import RoPE
 
-__all__ = ["LAYERED", "REFUSABLE", "LayerSample", "make_layer_sample"]
-
 # The functions of the contract that take a layer.
 LAYERED = ("layer_attention", "layer_loss", "layer_gradient", "layer_relative_error")
 

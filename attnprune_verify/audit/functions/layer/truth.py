@@ -13,15 +13,6 @@ from attnprune_verify.audit.functions.layer.sample import LayerSample
 from attnprune_verify.model import layer_functions
 from attnprune_verify.oracle import ball, running_error
 
-__all__ = [
-    "layer_bounds",
-    "layer_enclosures",
-    "layer_loops",
-    "layer_trusted",
-    "permuted_layer",
-    "stored_attention_error",
-]
-
 Matrix = NDArray[np.float64]
 
 

@@ -13,8 +13,6 @@ from attnprune_verify.audit.functions.truth.tolerance import judge
 from attnprune_verify.audit.mistakes import SENTENCES
 from attnprune_verify.audit.naming.words import format_factor
 
-__all__ = ["cut_off", "described", "summed_up", "wrong_entries"]
-
 
 def described(function: str, observations: list[Observation]) -> str:
     """Describe an error without a name by the properties of the wrong numbers."""

@@ -31,8 +31,6 @@ from attnprune_verify.audit.mistakes import SENTENCES, explained
 from attnprune_verify.audit.naming.words import format_factor
 from attnprune_verify.audit.record import Diagnosis
 
-__all__ = ["diagnose"]
-
 Attempt: TypeAlias = "Callable[[str, list[Observation]], Diagnosis | None]"
 
 _VARIANTS = 3  # chosen: of a mistake, in pairs, whose number is the square of all

@@ -18,8 +18,6 @@ from attnprune_verify.audit.functions.truth.formulas import RIGHT, Array, Step, 
 from attnprune_verify.audit.functions.truth.reference import MAPS, reference
 from attnprune_verify.audit.naming.words import follows_curve, format_factor
 
-__all__ = ["logit_factor", "smooth_in_distance"]
-
 _STARTS = np.geomspace(0.05, 20.0, 13)
 _FITTED, _TURNS = 6, 12  # observations of the fit, and its steps
 _FORMULAS = 50.0  # starts and places: so many formulas are tried

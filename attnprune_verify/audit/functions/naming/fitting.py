@@ -18,8 +18,6 @@ from attnprune_verify.audit.functions.truth.formulas import Array, Steps, attent
 from attnprune_verify.audit.functions.truth.reference import Component, reference, spread
 from attnprune_verify.audit.functions.truth.samples import Sample
 
-__all__ = ["LISTED", "Fit", "Observation", "compared", "fits", "matches", "same_as_right", "telling", "tolerances"]
-
 _NUMBERS = ("loss", "factored_loss", "relative_error", "layer_loss")
 _UNREGULARIZED = ("attention", "relative_error", "layer_attention", "layer_relative_error")
 LISTED = 25  # about so many factors are tried of a number

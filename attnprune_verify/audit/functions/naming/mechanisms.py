@@ -23,8 +23,6 @@ from attnprune_verify.audit.record import Diagnosis
 from attnprune_verify.audit.subject.answers import NoAnswer
 from attnprune_verify.audit.subject.process import Subject
 
-__all__ = ["FailingCase", "by_experiment", "needed"]
-
 _TIMES = 5
 """Equal calls: a race that shows in half of them escapes with chance 2^-5."""
 _CLEAR = 30.0

@@ -17,8 +17,6 @@ from attnprune_verify.audit.record import Call
 from attnprune_verify.audit.subject.process import Subject
 from attnprune_verify.instance.layer import AttentionLayer
 
-__all__ = ["array_code", "as_code", "audit_code", "layer_arrays", "layer_code"]
-
 _LARGEST = 2000  # chosen: numbers of an array beyond which no screen holds it
 _MOST_LINES = 36  # chosen: with the lines above it a failure fits on a screen of 40
 _TIMES = 20  # equal calls, of which some differ

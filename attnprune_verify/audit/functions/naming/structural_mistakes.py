@@ -15,11 +15,6 @@ import numpy as np
 from attnprune_verify.audit.functions.layer.sample import LAYERED
 from attnprune_verify.audit.functions.truth.formulas import FUSED_ONLY, Array, Steps, masked_softmax
 
-__all__ = [
-    "ERRORS", "FORWARD", "HVP", "LOSSES", "Mistake", "other_mistakes", "product_mistakes", "right_product",
-    "weight_mistakes",
-]  # fmt: skip
-
 HVP = ("hessian_vector_product",)
 
 

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["CHOICES", "MaskConventions", "patterns_of", "smallest_first", "units"]
-
 Flags = NDArray[np.bool_]
 CHOICES = {
     "count": ("floor", "round", "ceil", "authors", "exact"),

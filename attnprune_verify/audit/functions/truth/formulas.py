@@ -18,18 +18,6 @@ from numpy.typing import NDArray
 from attnprune_verify.audit.functions.layer.sample import LayerSample
 from attnprune_verify.audit.functions.truth.sample import Sample
 
-__all__ = [
-    "FUSED_ONLY",
-    "RIGHT",
-    "Array",
-    "Step",
-    "Steps",
-    "attention_part",
-    "masked_softmax",
-    "through_entry",
-    "turned",
-]
-
 Array: TypeAlias = NDArray[Any]
 Step: TypeAlias = Callable[..., Any]
 Steps: TypeAlias = Mapping[str, Step]

@@ -15,8 +15,6 @@ from attnprune_verify.audit.functions.truth.precision import FLOAT32, FLOAT64, P
 from attnprune_verify.audit.naming.shrink import SMALLEST, doubtless, fewer, shorter
 from attnprune_verify.audit.record import Call
 
-__all__ = ["TABLE", "LinearLayer", "layers", "together"]
-
 _FEW = 8  # chosen: tokens, of which each is left out in turn
 TABLE: dict[str, Sequence[Any]] = {
     "kind": ("2:4", "a ratio", "1:4", "4:8"),

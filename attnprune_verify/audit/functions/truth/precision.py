@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["FLOAT32", "FLOAT64", "PRECISIONS", "Precision", "near_one", "precision_named"]
-
 _LARGEST_16 = 2.0**14  # of numbers and logits asked of formats of 16 bits, some of which end at 65504
 
 

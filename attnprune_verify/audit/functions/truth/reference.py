@@ -24,11 +24,6 @@ from attnprune_verify.audit.functions.truth.formulas import masked_softmax
 from attnprune_verify.audit.functions.truth.samples import Sample
 from attnprune_verify.oracle import ball, running_error
 
-__all__ = [
-    "Component", "ENCLOSED", "MAPS", "VALUED", "loop_error", "parameters", "reference", "rounding_bounds", "spread",
-    "trusted",
-]  # fmt: skip
-
 Matrix = NDArray[np.float64]
 Bounds: TypeAlias = "tuple[Any, ...]"  # of every part: an array, or a number
 

@@ -14,11 +14,6 @@ from attnprune_verify.audit.functions.truth.precision import FLOAT64, Precision
 from attnprune_verify.audit.naming.shrink import FEW, SMALLEST, by_formula, fewer, formula_of, rounded, shorter
 from attnprune_verify.instance.rope import RoPE
 
-__all__ = [
-    "ARRAYS", "MaskMaker", "Real", "Sample", "banded", "causal", "inner_features", "largest_logit", "make_sample",
-    "documents", "off_diagonal", "one_key", "scattered",
-]  # fmt: skip
-
 Real = NDArray[np.floating[Any]]
 ARRAYS = ("X", "W", "M", "V", "W_Q", "W_K", "M_Q", "M_K")
 _SQUARE, _PAIR = ("W", "M", "V"), ("W_Q", "W_K", "M_Q", "M_K")

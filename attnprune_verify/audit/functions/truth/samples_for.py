@@ -8,8 +8,6 @@ from attnprune_verify.audit.functions.truth.precision import FLOAT64, Precision
 from attnprune_verify.audit.functions.truth.sample import Sample
 from attnprune_verify.audit.functions.truth.samples import drawn, large_samples, regimes
 
-__all__ = ["asked_samples", "large_ones", "random_one"]
-
 
 def asked_samples(
     function: str, seed: int, regime: str, precision: Precision = FLOAT64, refused: frozenset[str] = frozenset()

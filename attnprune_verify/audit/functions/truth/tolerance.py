@@ -22,8 +22,6 @@ from attnprune_verify.audit.functions.truth.formulas import RIGHT, Array, attent
 from attnprune_verify.audit.functions.truth.reference import Component, reference, spread
 from attnprune_verify.audit.functions.truth.samples import Sample
 
-__all__ = ["ValueJudgement", "compare", "hidden_terms", "judge", "normwise_factor", "resolution_factor"]
-
 # CHECKING's K = 10 was calibrated on NumPy alone; log-sum-exp, blocked, torch and jax styles need the rest
 # (tests/audit/test_calibration.py measures the largest error of right implementations in units of spread + u ||g||).
 RESOLUTION_FACTOR = 30.0

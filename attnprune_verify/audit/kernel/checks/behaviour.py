@@ -17,8 +17,6 @@ from attnprune_verify.audit.kernel.truth.judge import judge
 from attnprune_verify.audit.record import Finding
 from attnprune_verify.audit.subject.answers import NoAnswer
 
-__all__ = ["BEHAVIOUR"]
-
 _EQUAL_CALLS = 60  # chosen: a race of one call in twelve stays unseen in 1 of 200 runs
 _PROMOTES = "; np.sqrt of an integer is a float64 scalar, and NumPy 2 makes what it multiplies float64: write m ** 0.5"
 _PERMUTED = ("plain", "causal", "grouped heads")

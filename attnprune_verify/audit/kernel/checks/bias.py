@@ -41,8 +41,6 @@ from attnprune_verify.audit.kernel.truth.truth import truth
 from attnprune_verify.audit.kernel.typing import Plain
 from attnprune_verify.audit.record import Finding
 
-__all__ = ["Bias", "bias_of", "bias_samples", "rounds_to_one_side"]
-
 _ALPHA = 1e-7  # chosen: a run has at most 8 such means, so that 8e-7 bounds its chance of a false alarm
 _PRODUCTS = 8.0  # of two roundings each; derived above
 _OF_WEIGHTS, _OF_ANSWERS = 2.0, 3.0  # roundings of each; derived above

@@ -23,8 +23,6 @@ from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.kernel.process.facts import Refused
 from attnprune_verify.audit.subject.answers import NoAnswer, SubjectLost
 
-__all__ = ["CombinedFeatures", "combined_features"]
-
 _MOST_QUERIES = 129  # chosen: of a row of a single query that loses that
 _MOST_SECONDS = 20.0  # chosen: above, a slow kernel is asked pairs of small sizes instead of triples
 

@@ -16,8 +16,6 @@ from attnprune_verify.audit.kernel.truth.judge import judge
 from attnprune_verify.audit.record import Check
 from attnprune_verify.audit.subject.answers import NoAnswer
 
-__all__ = ["integer_mistake", "integer_mistakes", "integer_samples"]
-
 _MISTAKES = {
     "padding": "index-padding", "duplicates": "index-duplicates", "shared": "index-duplicates",
     "bounds": "index-bounds", "longer": "index-bounds", "order": "index-bounds", "other-lists": "heads-mixed",

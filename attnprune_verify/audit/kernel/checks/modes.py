@@ -14,8 +14,6 @@ from attnprune_verify.audit.kernel.truth.judge import judge
 from attnprune_verify.audit.record import Finding
 from attnprune_verify.audit.subject.answers import NoAnswer
 
-__all__ = ["MODE_CHECKS"]
-
 _EQUAL_CALLS = 50  # chosen: an order of additions that depends on threads differs in far fewer
 _TINY_CALLS = 3_000  # as KERNELS' mode "many" has it: a race was seen once in so many steps
 _ORDINARY = ("plain", "causal", "mask", "grouped heads", "more keys", "value size", "ragged tiles")

@@ -18,8 +18,6 @@ from attnprune_verify.audit.kernel.process.shapes import misshapen
 from attnprune_verify.audit.kernel.truth.judge import judge
 from attnprune_verify.audit.subject.answers import NoAnswer
 
-__all__ = ["probe_scope", "to_declare"]
-
 LADDER = ((4, 8), (16, 16), (64, 64), (128, 64), (256, 128))
 """Pairs of tokens and features, tried in turn. Chosen: the plain sample's, then the tiles of most kernels."""
 _TOKENS = (1, 7, 8, 16, 32, 48, 64, 96, 100, 128, 192, 256, 384)  # chosen: tiles of kernels, sizes between and beside

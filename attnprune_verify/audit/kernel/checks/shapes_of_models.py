@@ -9,8 +9,6 @@ from attnprune_verify.audit.kernel.problem.sample import BACKWARD, KernelSample
 from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.kernel.process.facts import TooSlow
 
-__all__ = ["shapes_asked"]
-
 _SMALL = 64  # tokens; chosen: above, the many heads of most models cost seconds each, and those with few are asked
 # Multiplications of the shapes of a head size, in haste and otherwise; chosen: some two and twenty seconds.
 _IN_HASTE, _MOST = 2**27, 2**30

@@ -24,8 +24,6 @@ from attnprune_verify.audit.kernel.process.shapes import misshapen
 from attnprune_verify.audit.kernel.truth.judge import allowed_entries, judge
 from attnprune_verify.audit.subject.answers import NoAnswer
 
-__all__ = ["accepts_lse_cotangent", "another_declaration", "skip_reason"]
-
 _ONE_AXIS = {"mask_per_sample": 1, "mask_per_head": 0}  # and the axis of a mask of rank 4 that has size 1 then
 
 

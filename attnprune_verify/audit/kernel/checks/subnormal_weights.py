@@ -14,8 +14,6 @@ from attnprune_verify.audit.kernel.process.shapes import misshapen
 from attnprune_verify.audit.kernel.truth.judge import judge
 from attnprune_verify.audit.subject.answers import NoAnswer
 
-__all__ = ["seen_precision"]
-
 _KEYS, _FEATURES = 65, 8  # chosen: 64 weights of half the smallest normal number, and a key that has the rest
 _GAP = 10.4  # of the logits; exp(-10.4) is 3e-5, half of 2^-14
 

@@ -19,8 +19,6 @@ from attnprune_verify.audit.kernel.truth.judge import KernelVerdict, judge
 from attnprune_verify.audit.record import Check, Finding
 from attnprune_verify.audit.subject.answers import NoAnswer
 
-__all__ = ["EightContext", "WrongEight", "eight_checks"]
-
 _TIMES_OF_NOISE = 3  # calls that show whether equal inputs give equal bits
 
 

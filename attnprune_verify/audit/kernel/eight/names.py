@@ -18,8 +18,6 @@ from attnprune_verify.audit.kernel.truth.truth import truth
 from attnprune_verify.audit.mistakes import SENTENCES, explained
 from attnprune_verify.audit.record import Diagnosis
 
-__all__ = ["named"]
-
 _EXPLAINED = 0.25  # of an error: what may be left of it where weights rounded to one side are the mistake; chosen
 _USES = {0: "is not used", 2: "is used twice"}
 

@@ -15,8 +15,6 @@ from attnprune_verify.audit.kernel.problem.recipe import STORED, Block, Recipe, 
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample
 from attnprune_verify.audit.kernel.problem.scope import KernelScope
 
-__all__ = ["LENGTHS", "EightProblem", "ProblemMaker"]
-
 LENGTHS = ((17, 17), (64, 64), (24, 300), (8, 1024))
 """Queries and keys. Chosen: odd, a tile, many tiles and a rest, long."""
 _WIDTH = 64  # chosen: the least width of many kernels of eight bits

@@ -26,8 +26,6 @@ from attnprune_verify.audit.subject.answers import NoAnswer, OurError
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import as_choice
 
-__all__ = ["EMPTY", "MANY", "MergeJudge", "WrongMerge", "check_merge"]
-
 EMPTY = {"-inf": -np.inf, "+inf": np.inf, "finite": -1e30}
 _OF_DIFFERENCES = (
     6.0  # roundings of o1 - w (o1 - o2): the difference, the weight's sum and quotient, product, sum; 1 spare

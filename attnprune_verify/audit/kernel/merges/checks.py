@@ -15,8 +15,6 @@ from attnprune_verify.audit.kernel.typing import Plain
 from attnprune_verify.audit.record import Check, Finding
 from attnprune_verify.audit.subject.answers import NoAnswer, SubjectLost
 
-__all__ = ["merge_checks", "merge_named"]
-
 
 def merge_checks() -> tuple[Check, ...]:
     """Every check of a merge, of a merge of many and of a gradient."""

@@ -27,8 +27,6 @@ from attnprune_verify.audit.result import AuditResult
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import as_choice, as_count
 
-__all__ = ["check_parallel"]
-
 _SHARDS = ("contiguous", "zigzag", "packed")
 _TOKENS, _FEATURES = 48, 8  # chosen: divisible by twice the ranks asked by default, with documents of unlike lengths
 _DOCUMENTS = (16, 48)  # chosen: ends of the packed documents

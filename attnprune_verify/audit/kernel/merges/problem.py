@@ -11,8 +11,6 @@ from attnprune_verify.audit.kernel.problem.conventions import Conventions
 from attnprune_verify.audit.kernel.problem.precision import PRECISIONS, KernelPrecision
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample
 
-__all__ = ["ORDINARY_WIDTH", "MergeProblem", "merge_problems"]
-
 _ROWS = (2, 3, 5)  # samples, heads and queries; chosen: odd and different, so that exchanged axes show
 ORDINARY_WIDTH = 8
 """Chosen: features of problems that are not about widths."""

@@ -16,8 +16,6 @@ from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, Arra
 from attnprune_verify.audit.kernel.truth.steps import evaluate
 from attnprune_verify.audit.naming.words import format_factor
 
-__all__ = ["Candidate", "KernelObservation", "candidates"]
-
 Parts = tuple[Array, ...]
 _FEW = 12  # chosen: of fewer numbers something is always the factor
 _FITTED = 3  # chosen: samples, small ones first, that a constant of changed logits is fitted to

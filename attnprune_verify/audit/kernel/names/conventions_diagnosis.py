@@ -25,8 +25,6 @@ from attnprune_verify.audit.mistakes import SENTENCES
 from attnprune_verify.audit.record import Diagnosis
 from attnprune_verify.audit.subject.answers import NoAnswer
 
-__all__ = ["by_convention", "by_order", "by_part"]
-
 _FEW_IN_ORDER = 2  # chosen: that an order of axes has to make right
 _FEW = 6  # chosen: failing samples that a declaration has to make right, plainest first
 _BESIDE = {"causal_alignment": (), "window_inclusive": ("window-off-by-one",), "lse_base": ("lse-base",),

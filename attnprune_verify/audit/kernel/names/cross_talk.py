@@ -14,8 +14,6 @@ from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.kernel.truth.steps import KernelSteps, evaluate
 from attnprune_verify.audit.record import Diagnosis
 
-__all__ = ["by_heads", "other_heads", "shares_of_heads"]
-
 _LEFT = 1e-2  # chosen: of an error, what a rule may leave; rounding leaves less and another mistake more
 _FEWEST = 6  # chosen: numbers of a key head's gradient, of fewer some factors of heads fit by chance
 _CHANCE = 1e-6  # chosen: how likely an error, of numbers drawn evenly, is to be that of a pair of heads by chance

@@ -16,8 +16,6 @@ from attnprune_verify.audit.kernel.truth.steps import KernelSteps, evaluate
 from attnprune_verify.audit.mistakes import SENTENCES
 from attnprune_verify.audit.record import Diagnosis
 
-__all__ = ["blocks_of_gradients", "changed_logits", "large_logits", "other_mean"]
-
 _LEFT = 1e-2  # chosen: of an error, what a rule may leave; rounding leaves less and another mistake more
 _MANY = 2_000_000  # chosen: numbers of a least-squares problem that is solved in under a second
 _SEEN = 1e-3  # chosen: of the largest term, below which a term's factor is not read

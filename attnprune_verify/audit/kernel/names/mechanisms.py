@@ -33,8 +33,6 @@ from attnprune_verify.audit.naming.searching import searching
 from attnprune_verify.audit.record import Diagnosis
 from attnprune_verify.audit.subject.answers import NoAnswer
 
-__all__ = ["by_mechanism"]
-
 _TIMES = 5  # equal calls, of which a race shows in some
 _LEAST_WEIGHT = 1e-4  # of a position whose weight is said to be missing: far above what underflow takes
 _NOT_ONE = 1e-3  # chosen: by how much a row's sum is off that no precision explains

@@ -32,8 +32,6 @@ from attnprune_verify.audit.naming.words import follows_curve, format_factor
 from attnprune_verify.audit.record import Diagnosis
 from attnprune_verify.audit.subject.answers import NoAnswer
 
-__all__ = ["KernelNamer"]
-
 _MOST_WRONG, _MOST_RIGHT = 10, 8  # chosen: samples that a formula is compared with; each costs an evaluation
 _LONGEST = 140  # chosen: queries or keys, above the block sizes of 64 and 128
 _LONGER = 260  # chosen: of kernels that are wrong from two blocks of 128 on, or take no less

@@ -16,8 +16,6 @@ from attnprune_verify.audit.kernel.truth.judge import judge
 from attnprune_verify.audit.naming.searching import searching
 from attnprune_verify.audit.naming.shrink import SMALLEST, fewer, rounded, smallest
 
-__all__ = ["cut", "cuts", "failure", "smallest_failing", "without"]
-
 # Calls and seconds of each of the three passes; jax compiles for every new shape.
 _CALLS = {"numpy": 40, "torch": 40, "jax": 8}
 _SECONDS = 2.0  # chosen: as long as a reader waits for a smaller instance

@@ -15,8 +15,6 @@ from attnprune_verify.audit.kernel.problem.precision import precision_named
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample
 from attnprune_verify.audit.kernel.truth.steps import evaluate
 
-__all__ = ["WrongGradient", "backward_mistakes", "gradients", "weights_of"]
-
 Three = tuple[Array, Array, Array]
 Grouping = Callable[[Array, int], Array]
 

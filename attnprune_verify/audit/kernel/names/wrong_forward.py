@@ -18,8 +18,6 @@ from autograd.tracer import getval
 
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, Mask
 
-__all__ = ["WrongForward", "differentiated", "forward_mistakes", "output"]
-
 Scale = Callable[[KernelSample], float]
 Positions = Callable[[KernelSample], Mask]
 

@@ -10,8 +10,6 @@ from attnprune_verify.audit.kernel.problem.integers import ListedRows, ListedSam
 from attnprune_verify.audit.kernel.problem.sample import KernelSample
 from attnprune_verify.audit.kernel.typing import Foreign, Plain
 
-__all__ = ["Place", "axes_at", "blocks", "in_type"]
-
 Place: TypeAlias = tuple[slice, slice, slice]
 """A place in batch, heads and queries."""
 

@@ -10,8 +10,6 @@ from itertools import permutations
 from attnprune_verify.audit.kernel.typing import Foreign, Plain
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["CAPABILITIES", "ORDER", "Conventions"]
-
 ORDER = ("scale", "softcap", "bias", "alibi", "mask")
 _CHOICES: dict[str, tuple[Foreign, ...]] = {
     "causal_alignment": ("top-left", "bottom-right"),

@@ -8,8 +8,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EIGHT_BITS", "EightBits"]
-
 Array = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
 

@@ -8,8 +8,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["FEATURES", "Feature", "feature_named", "features_of"]
-
 Sample: TypeAlias = Any
 """A `KernelSample`, whose module reads this table."""
 

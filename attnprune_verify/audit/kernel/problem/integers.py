@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, Mask
 
-__all__ = ["Integers", "ListedSample", "PagedSample", "ListedRows", "from_pages"]
-
 Integers = NDArray[np.int64]
 _MOST = 2**20  # chosen: numbers of the keys and values that a block of queries gathers, 8 MiB
 _NONE: Integers = np.zeros((0,), dtype=np.int64)

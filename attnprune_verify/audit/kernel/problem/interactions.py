@@ -20,8 +20,6 @@ from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, Ma
 from attnprune_verify.audit.kernel.problem.sample_factory import Maker
 from attnprune_verify.audit.kernel.problem.scope import ANYTHING, KernelScope
 
-__all__ = ["FACTORS", "LEVELS", "Row", "asked_together", "interaction", "rows", "within"]
-
 Row = Mapping[str, Any]
 Table = dict[str, tuple[Any, ...]]
 

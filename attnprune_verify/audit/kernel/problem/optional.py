@@ -11,8 +11,6 @@ from attnprune_verify.audit.kernel.problem.sample_factory import Maker
 from attnprune_verify.audit.kernel.problem.scope import ANY_SIZE
 from attnprune_verify.audit.kernel.typing import Plain
 
-__all__ = ["optional"]
-
 _BOTH = ("dbias", "dsinks")
 
 

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from attnprune_verify.audit.kernel.problem.recipe import WIDE_UNITS, Recipe, Storage
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["LOWER", "PRECISIONS", "KernelPrecision", "of_recipe", "precision_named"]
-
 Array = NDArray[np.float64]
 
 

@@ -21,8 +21,6 @@ from attnprune_verify.audit.kernel.problem.sample import Array, Regime
 from attnprune_verify.audit.kernel.problem.sample_factory import Maker
 from attnprune_verify.audit.kernel.problem.tensors import unpacked
 
-__all__ = ["BLOCKS", "STORED", "real"]
-
 STORED = Path(__file__).with_name("real_inputs.safetensors")
 BLOCKS = (0, 1)
 

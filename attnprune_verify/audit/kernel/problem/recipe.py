@@ -18,8 +18,6 @@ from attnprune_verify.audit.kernel.typing import Foreign, Plain
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import nearest
 
-__all__ = ["STORED", "TO_PASTE", "WIDE_UNITS", "Block", "Recipe", "Storage"]
-
 Block: TypeAlias = str | int
 WIDE_UNITS = {"float32": 2.0**-24, "bfloat16": 2.0**-8, "float16": 2.0**-11}
 """Unit roundoff of the formats of more than eight bits."""

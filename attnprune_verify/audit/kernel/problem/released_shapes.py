@@ -17,8 +17,6 @@ from attnprune_verify.audit.kernel.problem.sample_factory import Maker
 from attnprune_verify.audit.kernel.problem.scope import KernelScope, Shape, work_of
 from attnprune_verify.audit.kernel.typing import Plain
 
-__all__ = ["HEAD_SIZES", "ReleasedShape", "ShapeInstance", "instances", "released_shapes"]
-
 STORED = Path(__file__).with_suffix(".csv")
 _TOKENS = 6  # chosen: above a tile of 4, and a window of 3 shows
 _WINDOW = 3  # chosen: half of the tokens, so that queries see keys within and beyond it

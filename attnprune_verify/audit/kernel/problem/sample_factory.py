@@ -10,8 +10,6 @@ from attnprune_verify.audit.kernel.problem.precision import KernelPrecision
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, Mask
 from attnprune_verify.audit.kernel.problem.scope import ANYTHING, KernelScope
 
-__all__ = ["Maker", "filled"]
-
 _MOST_PACKED = 600  # chosen: tokens of packed sequences, where those of the scope are long
 
 

@@ -11,8 +11,6 @@ from typing import Any, TypeAlias
 from attnprune_verify.audit.kernel.typing import Foreign, Plain
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["ANYTHING", "ANY_SIZE", "AXES", "CASES", "Extent", "KernelScope", "Shape", "described", "work_of"]
-
 Shape: TypeAlias = tuple[int, ...]
 CASES = ("causal_only", "never_causal", "decode_only", "forward_only")
 """Words of CAPABILITIES that say which case is plain, and whether there is a backward pass."""

@@ -11,8 +11,6 @@ import numpy as np
 from attnprune_verify.audit.kernel.typing import Foreign
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["of_dtype", "packed", "unpacked"]
-
 _CODES = {"float64": "F64", "float32": "F32", "bfloat16": "BF16", "float16": "F16", "bool": "BOOL", "int32": "I32"}
 _STORED = {"F64": "<f8", "F32": "<f4", "BF16": "<u2", "F16": "<f2", "BOOL": "?", "I32": "<i4"}
 _PREFIX, _ALIGNED = 8, 8  # bytes: the header's length, and what the format wants it to be a multiple of

@@ -27,8 +27,6 @@ from attnprune_verify.audit.kernel.process.parameters import plainly_called
 from attnprune_verify.audit.kernel.typing import Deferred, Foreign, Plain
 from attnprune_verify.audit.subject.answers import ours
 
-__all__ = ["bridged"]
-
 _SPELLINGS = ("{}_scale", "{}_descale", "descale_{}", "scale_{}", "{}_scales", "{}_descales")
 
 

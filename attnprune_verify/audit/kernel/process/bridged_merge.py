@@ -17,8 +17,6 @@ from attnprune_verify.audit.kernel.process.frameworks import Framework
 from attnprune_verify.audit.kernel.typing import Call, Foreign, Plain
 from attnprune_verify.audit.subject.answers import ours
 
-__all__ = ["MERGES", "BridgedMerge", "takes_parts"]
-
 _PAIRS = ("o1", "lse1", "o2", "lse2")
 MERGES = {
     "merge": Signature("merge", _PAIRS, "joins two partial results", "o, lse", parts=2),

@@ -12,8 +12,6 @@ from attnprune_verify.audit.kernel.process.parameters import schema_of, torch_fu
 from attnprune_verify.audit.kernel.typing import Call, Foreign, Plain
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["Kernel", "kernel_of", "subject_of"]
-
 
 class Kernel(Plain):
     """A mapping that reports call by the callable's name."""

@@ -26,8 +26,6 @@ from attnprune_verify.audit.subject.answers import NoAnswer, SubjectLost
 from attnprune_verify.audit.subject.process import Subject
 from attnprune_verify.triton import BFLOAT16
 
-__all__ = ["KernelContext", "overflows"]
-
 SMALL = 64  # sizes that are never too slow
 _TOO_SLOW = 5.0  # predicted seconds of a call
 _RATED = 2_000.0  # work below which a call says nothing about speed

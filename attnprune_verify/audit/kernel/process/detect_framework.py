@@ -14,8 +14,6 @@ import numpy as np
 
 from attnprune_verify.audit.kernel.typing import Call, Foreign
 
-__all__ = ["implied", "whose_arrays"]
-
 _FRAMEWORK_OF = {"torch": "torch", "jax": "jax", "jaxlib": "jax"}  # by the first part of a module's name
 _FROM_NUMPY = {"from_numpy", "numpy"}  # a function that calls these goes there and back by itself
 

@@ -9,8 +9,6 @@ from typing import Protocol
 
 from attnprune_verify.audit.kernel.typing import Deferred, Foreign
 
-__all__ = ["Device", "jax_device", "torch_device"]
-
 _WARM = 3  # calls before a capture; chosen: as many as torch's own page on CUDA graphs makes
 
 

@@ -17,8 +17,6 @@ from attnprune_verify.audit.kernel.process.parameters import Parameters
 from attnprune_verify.audit.subject.answers import NoAnswer
 from attnprune_verify.audit.subject.process import Subject
 
-__all__ = ["CallFacts", "Declared", "Refused", "Reply", "TooSlow"]
-
 
 @dataclass(frozen=True, eq=False)
 class Reply:

@@ -16,8 +16,6 @@ from attnprune_verify.audit.kernel.process import devices
 from attnprune_verify.audit.kernel.typing import Deferred, Foreign, Plain
 from attnprune_verify.extras import need
 
-__all__ = ["Framework", "framework_named", "laid_out"]
-
 
 class Framework(Protocol):
     """The part of an array library that the bridge uses."""

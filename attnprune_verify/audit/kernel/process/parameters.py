@@ -15,8 +15,6 @@ from attnprune_verify.audit.kernel.problem.features import FEATURES
 from attnprune_verify.audit.kernel.typing import Call, Foreign, Plain
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["KEYWORDS", "SCALES", "Parameters", "plainly_called", "schema_of", "torch_function"]
-
 _ALIASES = {
     "is_causal": "causal", "causal_mask": "causal", "attn_mask": "mask", "attention_mask": "mask", "sm_scale": "scale",
     "softmax_scale": "scale", "window_size": "window", "logits_soft_cap": "softcap", "alibi_slopes": "alibi",

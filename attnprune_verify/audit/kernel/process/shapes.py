@@ -5,8 +5,6 @@ from __future__ import annotations
 from attnprune_verify.audit.kernel.problem.sample import KernelSample, parts_of
 from attnprune_verify.audit.kernel.process.facts import Reply
 
-__all__ = ["misshapen", "mistyped", "shapes"]
-
 
 def shapes(sample: KernelSample) -> dict[str, tuple[int, ...]]:
     """Expected shapes of o, lse and the gradients."""

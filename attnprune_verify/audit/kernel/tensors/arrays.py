@@ -8,8 +8,6 @@ from attnprune_verify.audit.kernel.process.frameworks import framework_named
 from attnprune_verify.audit.kernel.typing import Foreign
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["read", "read_integers"]
-
 
 def read(name: str, value: Foreign) -> tuple[Foreign, str]:
     """Return the numbers of an array as float64, and its dtype's name.

@@ -11,8 +11,6 @@ from attnprune_verify.audit.kernel.tensors.interval import AttentionInterval, En
 from attnprune_verify.audit.kernel.typing import Foreign
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["assert_attention"]
-
 _TILES = (128, 64, 32, 16)  # chosen: the sizes that kernels have
 _SHOWN = 6  # chosen: so many ranges fit into a line
 

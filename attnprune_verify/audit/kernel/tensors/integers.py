@@ -12,8 +12,6 @@ from attnprune_verify.audit.kernel.tensors.arrays import read_integers
 from attnprune_verify.audit.kernel.typing import Foreign
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["listed", "paged", "table_of"]
-
 
 def table_of(block_table: Foreign, lengths: Foreign, k: Foreign, v: Foreign, batch: int) -> tuple[Integers, Integers]:
     """The pages and the length of each sample; entries behind a length, which may be anything, name page 0.

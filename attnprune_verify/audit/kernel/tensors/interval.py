@@ -18,8 +18,6 @@ from attnprune_verify.audit.kernel.truth.truth import truth
 from attnprune_verify.audit.kernel.typing import Foreign
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["AttentionInterval", "EntryVerdict", "ResultInterval", "attention_interval"]
-
 
 @dataclass(frozen=True, eq=False)
 class ResultInterval:

@@ -17,8 +17,6 @@ from attnprune_verify.audit.kernel.typing import Foreign
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import as_count, as_positive
 
-__all__ = ["GivenProblem", "problem_of"]
-
 _MOST_EQUAL = 1 / 16  # chosen: in random arrays no number is as frequent, in bfloat16 neither (0.4 % of normal ones)
 
 _LOOKED_AT = 2**14  # chosen: among so many numbers those that are frequent show

@@ -7,8 +7,6 @@ from attnprune_verify.audit.kernel.tensors.problem import GivenProblem, problem_
 from attnprune_verify.audit.kernel.truth.bounds import propagated
 from attnprune_verify.audit.kernel.typing import Foreign
 
-__all__ = ["reference_attention", "reference_attention_backward"]
-
 
 def reference_attention(
     q: Foreign, k: Foreign, v: Foreign, *, return_lse: bool = False, **given: Foreign

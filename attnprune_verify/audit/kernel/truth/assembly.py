@@ -11,8 +11,6 @@ from attnprune_verify.audit.kernel.problem.integers import ListedRows
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample
 from attnprune_verify.audit.kernel.truth.calculus import Calculus, Typical, Worst
 
-__all__ = ["Assembled", "Terms"]
-
 Terms: TypeAlias = dict[str, tuple[tuple[Array, ...], tuple[Array, ...]]]
 """By result: errors, which a calculus adds up, and sums."""
 

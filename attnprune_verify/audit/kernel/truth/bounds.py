@@ -42,8 +42,6 @@ from attnprune_verify.audit.kernel.truth.calculus import AtOnce, Calculus, Typic
 from attnprune_verify.audit.kernel.truth.forward_errors import ForwardErrors, Mean, compounded
 from attnprune_verify.audit.kernel.truth.steps import evaluate, spread_over
 
-__all__ = ["BOTH", "Errors", "attention_errors", "in_balls", "in_floats", "propagated", "results_of", "worst_errors"]
-
 BOTH = "both passes"  # in the memo of a sample whose gradients are asked after its forward pass: at once is cheaper
 _SAFETY = 1.01  # for the float64 rounding of all that follows, and products of two small errors
 _SMALL = 2**11  # chosen: logits up to which all results cost little more than those of the forward pass

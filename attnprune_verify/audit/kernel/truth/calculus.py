@@ -16,8 +16,6 @@ import numpy as np
 
 from attnprune_verify.audit.kernel.problem.sample import Array
 
-__all__ = ["AtOnce", "Calculus", "Typical", "Worst", "product"]
-
 
 class Calculus(Protocol):
     """Rules that combine errors, all non-negative."""

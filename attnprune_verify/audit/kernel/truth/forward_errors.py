@@ -15,8 +15,6 @@ from attnprune_verify.audit.kernel.truth.calculus import AtOnce, Calculus, Worst
 from attnprune_verify.audit.kernel.truth.recipe_errors import RecipeErrors
 from attnprune_verify.audit.kernel.truth.steps import KernelSteps, evaluate
 
-__all__ = ["CLAMPED", "LAG", "ForwardErrors", "Mean", "compounded", "larger_logits", "maximum_changes"]
-
 CLAMPED = 2.0**32  # exp may end so many smallest normal numbers above 0
 LAG = 8.0  # how far a shift may stay below a logit before it is raised (chosen: kernels wait for log(256) = 5.5)
 _LOG = 4.0  # by how many units log may err (chosen: libraries promise at most 4)

@@ -8,8 +8,6 @@ from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample
 from attnprune_verify.audit.kernel.truth.judge import allowed_entries
 from attnprune_verify.audit.kernel.truth.truth import truth
 
-__all__ = ["interval"]
-
 
 def interval(part: str, sample: KernelSample) -> tuple[Array, Array]:
     """Return the lowest and the highest that an entry may be: the truth, its radius and what the audit allows there.

@@ -21,10 +21,6 @@ from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, pa
 from attnprune_verify.audit.kernel.truth.bounds import attention_errors
 from attnprune_verify.audit.kernel.truth.truth import Value, truth
 
-__all__ = [
-    "COARSE", "KernelVerdict", "allowed_entries", "allowed_norms", "judge", "judge_part", "judge_parts", "of_heads"
-]  # fmt: skip
-
 # Honest kernels reach at most 0.57 of these (docs/kernels.md, tests/audit/kernel/test_bounds.py).
 NORM, ENTRY = 2.0, 6.0
 COARSE = 0.25  # chosen: an instance that may move a result by a quarter of its norm decides nothing

@@ -29,8 +29,6 @@ from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample
 from attnprune_verify.audit.kernel.truth.calculus import Calculus, Worst
 from attnprune_verify.audit.kernel.truth.steps import KernelSteps, evaluate
 
-__all__ = ["RecipeErrors"]
-
 _SPREAD = 3.0**-0.5  # the root mean square of what is spread evenly over -1 to 1
 _SCALE = 2.0  # how much larger than it has to be a scale may be: the next power of two
 _LOST_OF_FLOAT16 = 2.0**-25

@@ -14,8 +14,6 @@ from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, Arra
 from attnprune_verify.audit.kernel.truth.steps import spread_over
 from attnprune_verify.audit.kernel.typing import Foreign
 
-__all__ = ["own_attention"]
-
 Rounding = Callable[[Array], Array]
 
 

@@ -16,8 +16,6 @@ import numpy as np
 
 from attnprune_verify.audit.kernel.problem.sample import Array
 
-__all__ = ["wide_product"]
-
 
 @np.errstate(all="ignore")  # what overflows fails the check
 def wide_product(left: Array, right: Array) -> Array:

@@ -12,8 +12,6 @@ import numpy as np
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, Mask
 from attnprune_verify.audit.kernel.truth.split_product import wide_product
 
-__all__ = ["KernelSteps", "evaluate", "spread_over"]
-
 
 class KernelSteps:
     """Intermediates by query head, (batch, heads, ...); dk and dv are summed over groups; a sink is the last column.
