@@ -14,7 +14,10 @@ from attnprune_verify.audit.kernel.names.candidates import KernelObservation, ca
 from attnprune_verify.audit.kernel.names.experiments import blocks_of_gradients
 from attnprune_verify.audit.kernel.names.mechanisms import by_mechanism
 from attnprune_verify.audit.kernel.names.shrink import cuts, smallest_failing, without
+from attnprune_verify.audit.kernel.names.wrong_backward import backward_mistakes, gradients
+from attnprune_verify.audit.kernel.names.wrong_forward import forward_mistakes, output
 from attnprune_verify.audit.kernel.problem.precision import precision_named
+from attnprune_verify.audit.kernel.problem.regimes import regimes
 from attnprune_verify.audit.kernel.problem.sample_factory import Maker
 from attnprune_verify.audit.kernel.process.bridge import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.truth.steps import evaluate
@@ -264,3 +267,12 @@ def test_a_log_sum_that_is_kept_in_sixteen_bits_is_of_low_precision():
         attention, backward=attention_backward, dtype="float16", only="*_backward:values:close-to-40"
     )
     assert wrong.outcome == "failed" and wrong.checks[0].diagnosis == ("low-precision",), wrong
+
+
+def test_formulas_take_masks_of_every_rank():
+    for sample in regimes(0, "float32")["mask ranks"].samples:
+        windowed = sample.changed(causal=True, window=3)
+        for wrong in forward_mistakes():
+            assert output(windowed, wrong).shape == (*sample.q.shape[:3], sample.v.shape[3])
+        for wrong in backward_mistakes():
+            assert gradients(windowed, wrong)[0].shape == sample.q.shape

@@ -271,7 +271,7 @@ def _moved(by: int, sample: KernelSample) -> Array:
     """exp(s - log sum) with the causal mask shifted in the exponential alone."""
     if not sample.causal:
         return evaluate(sample).p
-    n, length = sample.allowed.shape
+    *_, n, length = sample.allowed.shape
     return np.asarray(_unmasked({"causal": False}, sample) * np.tri(n, length, by, dtype=bool))
 
 
@@ -280,7 +280,7 @@ def _causal_blocks(block: int, sample: KernelSample) -> Array:
     weights = evaluate(sample).p
     if sample.causal:
         return weights
-    n, length = sample.allowed.shape
+    *_, n, length = sample.allowed.shape
     return np.asarray(weights * (np.arange(n)[:, None] // block >= np.arange(length) // block))
 
 

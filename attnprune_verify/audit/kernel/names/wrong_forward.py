@@ -129,7 +129,7 @@ def _attend(sample: KernelSample, wrong: WrongForward, q: Any, k: Any, v: Any) -
     if sample.softcap is not None and "softcap" not in wrong.bare:
         logits = wrong.capped(logits, sample.softcap)
     logits = logits - fall
-    allowed = wrong.allowed(sample)[:, :keep]
+    allowed = wrong.allowed(sample)[..., :keep]
     if wrong.masking == "times":
         return _softmax(logits * allowed, np.ones_like(allowed), wrong) @ v
     if wrong.masking == "plus":
@@ -160,12 +160,12 @@ def _averaged(logits: Any, allowed: Any, v: Any, wrong: WrongForward) -> Any:
 
 def _filled_up(hidden: bool, block: int, logits: Any, allowed: Any, v: Any) -> tuple[Any, Any, Any]:
     """Pad keys and values with zeros to a multiple of the block."""
-    n, length = allowed.shape
+    *masks, n, length = allowed.shape
     more = -length % block
     logits = anp.concatenate([logits, np.zeros((*logits.shape[:3], more))], axis=-1)
     seen = np.tri(n, length + more, dtype=bool)[:, length:] if hidden else np.ones((n, more), dtype=bool)
     v = anp.concatenate([v, np.zeros((*v.shape[:2], more, v.shape[3]))], axis=2)
-    return logits, np.concatenate([allowed, seen], axis=1), v
+    return logits, np.concatenate([allowed, np.broadcast_to(seen, (*masks, n, more))], axis=-1), v
 
 
 def _softmax(logits: Any, allowed: Any, wrong: WrongForward) -> Any:
@@ -182,10 +182,10 @@ def _forgetful(logits: Any, allowed: Any, v: Any, wrong: WrongForward) -> Any:
     top, total, acc = -np.inf, 0.0, 0.0
     for start in range(0, logits.shape[-1], wrong.block):
         part = slice(start, start + wrong.block)
-        masked = np.where(allowed[:, part], getval(logits[..., part]), -np.inf)
+        masked = np.where(allowed[..., part], getval(logits[..., part]), -np.inf)
         new = np.maximum(top, masked.max(axis=-1, keepdims=True))
         shift = np.where(np.isfinite(new), new, 0.0)
-        weights = anp.exp(anp.where(allowed[:, part], logits[..., part] - shift, 0.0)) * allowed[:, part]
+        weights = anp.exp(anp.where(allowed[..., part], logits[..., part] - shift, 0.0)) * allowed[..., part]
         factor = np.exp(np.where(np.isfinite(top), top - shift, -np.inf)) if start else 0.0
         total = total * (1.0 if wrong.forgets in ("sum", "both") else factor) + anp.sum(weights, -1, keepdims=True)
         acc = acc * (1.0 if wrong.forgets in ("acc", "both") else factor) + weights @ v[..., part, :]
@@ -315,21 +315,21 @@ def _always_causal(sample: KernelSample) -> Mask:
 
 
 def _no_more_than_queries(sample: KernelSample) -> Mask:
-    n, length = sample.allowed.shape
+    *_, n, length = sample.allowed.shape
     return np.asarray(sample.allowed & (np.arange(length) < n))
 
 
 def _anticausal(sample: KernelSample) -> Mask:
     if not sample.causal:
         return sample.allowed
-    n, length = sample.allowed.shape
+    *_, n, length = sample.allowed.shape
     return np.asarray(sample.changed(causal=False).allowed & ~np.tri(n, length, -1, dtype=bool))
 
 
 def _shifted(sample: KernelSample, by: int) -> Mask:
     if not sample.causal:
         return sample.allowed
-    n, length = sample.allowed.shape
+    *_, n, length = sample.allowed.shape
     return np.asarray(sample.changed(causal=False).allowed & np.tri(n, length, by, dtype=bool))
 
 
@@ -340,14 +340,14 @@ def _resized(sample: KernelSample, by: int) -> Mask:
 def _half(side: int, sample: KernelSample) -> Mask:
     if sample.window is None:
         return sample.allowed
-    n, length = sample.allowed.shape
+    *_, n, length = sample.allowed.shape
     return np.asarray(sample.allowed & (side * (np.arange(n)[:, None] - np.arange(length)) >= 0))
 
 
 def _of_a_side(side: int, sample: KernelSample) -> Mask:
     if sample.window is None:
         return sample.allowed
-    n, length = sample.allowed.shape
+    *_, n, length = sample.allowed.shape
     within = side * (np.arange(n)[:, None] - np.arange(length)) < sample.window
     return np.asarray(sample.changed(window=None).allowed & within)
 
