@@ -276,3 +276,25 @@ def test_formulas_take_masks_of_every_rank():
             assert output(windowed, wrong).shape == (*sample.q.shape[:3], sample.v.shape[3])
         for wrong in backward_mistakes():
             assert gradients(windowed, wrong)[0].shape == sample.q.shape
+
+
+@pytest.mark.parametrize("fill", [-1e9, -1e4])
+def test_a_mask_that_is_written_into_the_gradient_of_logits(fill):
+    def attention(q, k, v, *, causal=False):
+        return weights(q, k, causal) @ v
+
+    def weights(q, k, causal):
+        s = q @ np.swapaxes(k, -1, -2) * q.dtype.type(q.shape[-1] ** -0.5)
+        p = np.exp(s - s.max(-1, keepdims=True)) * (np.tri(*s.shape[-2:], dtype=bool) | (not causal))
+        return p / p.sum(-1, keepdims=True)
+
+    def backward(q, k, v, do, *, causal=False):
+        p, dp = weights(q, k, causal), do @ np.swapaxes(v, -1, -2)
+        ds = p * (dp - (p * dp).sum(-1, keepdims=True))
+        ds = np.where(np.tri(*ds.shape[-2:], dtype=bool) | (not causal), ds, q.dtype.type(fill))
+        ds = ds * q.dtype.type(q.shape[-1] ** -0.5)
+        return ds @ k, np.swapaxes(ds, -1, -2) @ q, np.swapaxes(p, -1, -2) @ do
+
+    found = apv.check_attention(attention, backward=backward, only="*:values:*causal", quick=True)
+    assert found.diagnosis == {"attention_backward": ("mask-finite",)}
+    assert f"dS is about {fill:.3g} where" in found.checks[-1].words

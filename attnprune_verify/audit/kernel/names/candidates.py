@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import autograd.numpy as anp
 import numpy as np
@@ -57,6 +57,7 @@ def candidates(function: str, observed: list[KernelObservation], indices: list[i
             yield from _epsilons(wrong)  # before a factor: in rows with one key both are one
         yield from _factors(function, wrong, indices)
         if function == BACKWARD:
+            yield from _filled(wrong)
             yield from _known_epsilons(function)
             yield from _varying(wrong, indices)
         yield from _scales(function, wrong, indices)
@@ -110,6 +111,26 @@ def _factors(function: str, wrong: list[KernelObservation], indices: list[int]) 
         id, f"the result is {format_factor(factor)} times what it should be",
         lambda sample: tuple(factor * part for part in _right(function, sample)),
     )  # fmt: skip
+
+
+def _filled(wrong: list[KernelObservation]) -> Iterator[Candidate]:
+    """One constant in dS at all forbidden positions, such as the mask writes into logits: fitted to dq of a sample."""
+
+    def parts(sample: KernelSample, constant: float) -> Parts:
+        def filled(p: Array, dp: Array) -> Array:
+            ds = p * (dp - (p * dp).sum(axis=-1, keepdims=True))
+            ds[..., : sample.k.shape[2]] += constant * ~sample.allowed
+            return np.asarray(ds)
+
+        return gradients(sample, WrongGradient("mask-finite", "", ds=filled))
+
+    for seen in wrong:
+        right, more = parts(seen.sample, 0.0)[0], parts(seen.sample, 1.0)[0]
+        if (more != right).any():
+            fit = ((seen.parts[0] - right) * (more - right)).sum() / ((more - right) ** 2).sum()
+            words = f"dS is about {fit:.3g} where positions are forbidden"
+            yield Candidate("mask-finite", words, partial(parts, constant=float(fit)))
+            return
 
 
 def _varying(wrong: list[KernelObservation], indices: list[int]) -> Iterator[Candidate]:
