@@ -128,13 +128,14 @@ class Sample:
     def cuts(self, names: tuple[str, ...]) -> Iterator[Self]:
         """Smaller and rounder instances that differ in the arguments `names`.
 
-        The samples of a batch stay different, and none becomes 0.
+        The samples of a batch stay different, none becomes 0, and every token sees one.
         """
         for smaller in self._cuts(names):
-            one = smaller.changed(name=SMALLEST).exact()
-            X = one.X
-            if X.ndim < 3 or bool(X.any(axis=(1, 2)).all()) and len(np.unique(X, axis=0)) == len(X):
-                yield one
+            cut = smaller.changed(name=SMALLEST).exact()
+            X = cut.X
+            distinct = X.ndim < 3 or bool(X.any(axis=(1, 2)).all()) and len(np.unique(X, axis=0)) == len(X)
+            if distinct and cut.allowed.any(axis=1).all():  # beside a window the mask's rows may lie outside of it
+                yield cut
 
     def _cuts(self, names: tuple[str, ...]) -> Iterator[Self]:
         if self.X.ndim == 3:
