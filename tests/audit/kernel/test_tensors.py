@@ -1,8 +1,10 @@
 """Intervals on anyone's arrays: honest kernels lie inside, mistakes do not, and a failure says where it is."""
 
+import gc
 import importlib
 import importlib.util
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -187,6 +189,21 @@ def plain(q, k, v):
     s = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
     p = np.exp(s - s.max(-1, keepdims=True))
     return p / p.sum(-1, keepdims=True) @ v
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_memory_of_a_forward_pass_is_within_the_contract(dtype):
+    n = 1024
+    q, k, v, _ = arrays(n, n, m=128, dtype=dtype)
+    gc.disable()  # what only a collection of cycles frees counts
+    tracemalloc.start()
+    try:
+        assert np.isfinite(apv.attention_interval(q, k, v, dtype=dtype).o.highest).all()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert peak <= 12 * n * n * np.dtype(float).itemsize
 
 
 @pytest.mark.parametrize("name", MISTAKES)

@@ -193,11 +193,11 @@ class KernelContext:
                 # with features it is they that are refused
                 facts.note = facts.refuses_all = f"attention cannot be differentiated: it {none}"
                 raise Refused(facts.refuses_all) from None
-            if not features and self.on_cpu and _OF_GPU.search(str(none)):
-                raise NoAnswer(f"{none}; arrays are on the CPU: --device cuda, or device='cuda'", raised=True) from None
             if BFLOAT16 in str(none):
                 # no refusal: a run whose every call was refused would pass
                 raise NoAnswer(f"was not judged: {BFLOAT16}") from None
+            if not features and self.on_cpu and _OF_GPU.search(str(none)):
+                raise NoAnswer(f"{none}; arrays are on the CPU: --device cuda, or device='cuda'", raised=True) from None
             if not features and sample.ends is None:
                 facts.sizes[sample.shape] = not (none.raised and not overflows(none))
             unsure = features not in facts.accepted or self._undeclared(sample) or _first_groups(facts, sample)

@@ -150,12 +150,14 @@ def propagated(
     with np.errstate(all="ignore"):
         for place, block in blocks(sample, _BLOCK):
             wide = valued and sample.precision.name == "float64"
-            steps = evaluate(in_type(block, np.longdouble) if wide else block)
-            values.add(place, {name: ((), (getattr(steps, name),)) for name in names})
+            valued_block = in_type(block, np.longdouble) if wide else block
+            values.add(place, {name: ((), (getattr(evaluate(valued_block), name),)) for name in names})
+            if wide:
+                valued_block.memo.clear()  # steps hold their sample, so that neither would be freed at once
             for rule, own in zip(rules, parts, strict=True):
                 own.add(place, _Propagation(block, *rule).terms(backward), rule[1])
             if block is not sample:
-                block.memo.clear()  # its steps hold it, so that neither would be freed at once
+                block.memo.clear()
         errors = [_Propagation(sample, *rule).outputs(own.terms) for rule, own in zip(rules, parts, strict=True)]
     return {name: sums[0] for name, (_, sums) in values.terms.items()}, errors
 
