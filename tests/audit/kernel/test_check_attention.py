@@ -11,6 +11,7 @@ import attnprune_verify as apv
 from attnprune_verify.audit.kernel.evaluator import AttentionEvaluator
 from attnprune_verify.audit.kernel.process.callables import framework_meant, kernel_of
 from attnprune_verify.audit.kernel.process.parameters import documented, plainly_called
+from attnprune_verify.cli.main import main
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.spec import parametrize_with_kernel_checks
 
@@ -377,3 +378,53 @@ def test_a_class_is_no_kernel_and_its_forward_pass_is():
     with pytest.raises(InvalidInstance, match="got the class Mine: make an object"):
         apv.check_attention({"attention": Mine})
     assert "write attention = attention.forward" in apv.check_attention({"attention": Mine()}).checks[0].reason
+
+
+TWO_MISTAKES = """
+import numpy as np
+
+def attention(q, k, v, CAUSAL=False, MASK=None):
+    s = q @ np.swapaxes(k, -1, -2) * q.dtype.type(q.shape[-1] ** -0.5)
+    if CAUSAL:
+        s = np.where(np.tri(*s.shape[-2:], 1, dtype=bool), s, -np.inf)
+    if MASK is not None:
+        s = np.where(MASK, -np.inf, s)
+    top = s.max(-1, keepdims=True)
+    p = np.exp(s - np.where(np.isfinite(top), top, 0))
+    total = p.sum(-1, keepdims=True)
+    return p / np.where(total > 0, total, 1) @ v
+"""
+
+
+def by_command(text, folder, capsys, *more):
+    path = folder / "two.py"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(SystemExit) as ended:
+        main(["audit-kernel", str(path), "--quick", *more])
+    return ended.value.code, " ".join(capsys.readouterr().out.split())
+
+
+def by_function(text, **options):
+    found = {}
+    exec(text, found)  # noqa: S102
+    return apv.check_attention(found["attention"], quick=True, **options)
+
+
+def test_a_parameter_that_no_check_passes_is_told_by_command_and_function(tmp_path, capsys):
+    text = TWO_MISTAKES.replace("CAUSAL", "use_causal").replace("MASK", "blocked")
+    code, said = by_command(text, tmp_path, capsys, "--quiet")
+    assert code == 3 and "Never exercised: use_causal, blocked;" in said and "Outcome: incomplete" in said
+    verdict = by_function(text, only="attention:values:plain")
+    assert verdict.outcome == "incomplete" and "never exercised: use_causal, blocked" in repr(verdict)
+
+
+def test_two_mistakes_are_named_apart_and_where_they_meet(tmp_path, capsys):
+    """Also on instances that are larger than those on which all formulas are tried."""
+    text = TWO_MISTAKES.replace("CAUSAL", "is_causal").replace("MASK", "attn_mask")
+    code, said = by_command(text, tmp_path, capsys, "--quiet", "--only", "*:causal", "--only", "*:mask")
+    assert code == 1 and "(causal-off-by-one, mask-inverted" in said
+    both = ("causal-off-by-one", "mask-inverted")
+    shown = {"causal": both[:1], "larger-causal": both[:1], "shape-576": both[:1], "mask": both[1:], "long": both[1:],
+             "forbidden-giants": both[1:], "causal-and-mask": both, "larger-changed-logits": both}  # fmt: skip
+    found = by_function(text, names="all", only=[f"attention:values:{name}" for name in shown])
+    assert {check.id.removeprefix("attention:values:"): check.diagnosis for check in found.checks} == shown

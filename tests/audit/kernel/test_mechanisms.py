@@ -12,10 +12,11 @@ from attnprune_verify.audit.kernel.auditor import KernelAuditor
 from attnprune_verify.audit.kernel.names import cross_talk
 from attnprune_verify.audit.kernel.names.candidates import KernelObservation, candidates
 from attnprune_verify.audit.kernel.names.experiments import blocks_of_gradients
+from attnprune_verify.audit.kernel.names.forward_mistakes import forward_mistakes
 from attnprune_verify.audit.kernel.names.mechanisms import by_mechanism
 from attnprune_verify.audit.kernel.names.shrink import cuts, smallest_failing, without
 from attnprune_verify.audit.kernel.names.wrong_backward import backward_mistakes, gradients
-from attnprune_verify.audit.kernel.names.wrong_forward import forward_mistakes, output
+from attnprune_verify.audit.kernel.names.wrong_forward import output
 from attnprune_verify.audit.kernel.problem.precision import precision_named
 from attnprune_verify.audit.kernel.problem.regimes import regimes
 from attnprune_verify.audit.kernel.problem.sample_factory import Maker
@@ -141,7 +142,7 @@ WINDOW, MORE_KEYS = MAKER.make("window", 1, 4, length=7, window=2), MAKER.make("
 def test_the_first_formula_of_positions_that_fits_has_the_name(sample, meant, id):
     got = KernelObservation(sample, (evaluate(meant).o,), (0,))
     fits = (known for known in candidates(FORWARD, [got], [0]) if np.allclose(known.parts(sample)[0], got.parts[0]))
-    assert next(fits).id == id
+    assert next(fits).ids == (id,)
 
 
 def test_a_convention_of_the_backward_pass_alone_is_none_to_declare():

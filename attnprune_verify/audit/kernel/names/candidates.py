@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import combinations
 
 import autograd.numpy as anp
 import numpy as np
 from numpy.typing import NDArray
 
+from attnprune_verify.audit.kernel.names.forward_mistakes import forward_mistakes
 from attnprune_verify.audit.kernel.names.wrong_backward import WrongGradient, backward_mistakes, gradients
-from attnprune_verify.audit.kernel.names.wrong_forward import WrongForward, differentiated, forward_mistakes, output
+from attnprune_verify.audit.kernel.names.wrong_forward import WrongForward, both, differentiated, output
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, Array, KernelSample, parts_of
 from attnprune_verify.audit.kernel.truth.steps import evaluate
 from attnprune_verify.audit.naming.words import format_factor
@@ -41,11 +43,12 @@ class KernelObservation:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A mistake, and what it makes of a sample."""
+    """A mistake or two, and what they make of a sample; as a wrong formula, where they are of the forward pass."""
 
-    id: str
+    ids: tuple[str, ...]
     words: str
     parts: Callable[[KernelSample], Parts]
+    wrong: WrongForward | None = None
 
 
 def candidates(function: str, observed: list[KernelObservation], indices: list[int]) -> Iterator[Candidate]:
@@ -78,7 +81,14 @@ def _of_wrong(function: str, wrong: WrongForward) -> Candidate:
         found: Parts = sample.memo[key]
         return found
 
-    return Candidate(wrong.id, wrong.words, parts)
+    return Candidate((wrong.id,), wrong.words, parts, wrong)
+
+
+def pairs(function: str, found: Iterable[Candidate]) -> Iterator[Candidate]:
+    """Two mistakes of a forward pass at once."""
+    for first, second in combinations([one for one in found if one.wrong], 2):
+        assert first.wrong and second.wrong
+        yield replace(_of_wrong(function, both(first.wrong, second.wrong)), ids=first.ids + second.ids)
 
 
 def _of_gradient(wrong: WrongGradient) -> Candidate:
@@ -89,7 +99,7 @@ def _of_gradient(wrong: WrongGradient) -> Candidate:
         found: Parts = sample.memo[key]
         return found
 
-    return Candidate(wrong.id, wrong.words, parts)
+    return Candidate((wrong.id,), wrong.words, parts)
 
 
 def _right(function: str, sample: KernelSample) -> Parts:
@@ -108,7 +118,7 @@ def _factors(function: str, wrong: list[KernelObservation], indices: list[int]) 
         return
     id = "output-scale" if function == FORWARD else "gradient-sign" if abs(factor + 1) < 0.02 else "gradient-scale"
     yield Candidate(
-        id, f"the result is {format_factor(factor)} times what it should be",
+        (id,), f"the result is {format_factor(factor)} times what it should be",
         lambda sample: tuple(factor * part for part in _right(function, sample)),
     )  # fmt: skip
 
@@ -129,7 +139,7 @@ def _filled(wrong: list[KernelObservation]) -> Iterator[Candidate]:
         if (more != right).any():
             fit = ((seen.parts[0] - right) * (more - right)).sum() / ((more - right) ** 2).sum()
             words = f"dS is about {fit:.3g} where positions are forbidden"
-            yield Candidate("mask-finite", words, partial(parts, constant=float(fit)))
+            yield Candidate(("mask-finite",), words, partial(parts, constant=float(fit)))
             return
 
 
@@ -144,7 +154,7 @@ def _varying(wrong: list[KernelObservation], indices: list[int]) -> Iterator[Can
         factors[id(one.sample)] = products / max(sum(float((right[i] ** 2).sum()) for i in indices), 1e-300)
     if any(factors.values()) and 2 not in indices:
         yield Candidate(
-            "gradient-scale", "the result has a factor that depends on the sizes or the scale",
+            ("gradient-scale",), "the result has a factor that depends on the sizes or the scale",
             lambda sample: tuple(
                 part * (factors.get(id(sample), 1.0) if index < 2 else 1.0)
                 for index, part in enumerate(_right(BACKWARD, sample))
@@ -207,9 +217,9 @@ def _scales(function: str, wrong: list[KernelObservation], indices: list[int]) -
 
     wrong_scale = WrongForward("logit-scale", words, scale=scale)
     if function == FORWARD:
-        yield Candidate("logit-scale", words, lambda sample: (output(sample, wrong_scale),))
+        yield Candidate(("logit-scale",), words, lambda sample: (output(sample, wrong_scale),))
     else:
-        yield Candidate("logit-scale", words, lambda sample: differentiated(sample, wrong_scale))
+        yield Candidate(("logit-scale",), words, lambda sample: differentiated(sample, wrong_scale))
 
 
 def _constants(function: str, wrong: list[KernelObservation], indices: list[int]) -> Iterator[Candidate]:

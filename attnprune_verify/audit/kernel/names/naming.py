@@ -13,18 +13,23 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.kernel.names.candidates import Candidate, KernelObservation, candidates
+from attnprune_verify.audit.kernel.names.candidates import Candidate, KernelObservation, candidates, pairs
 from attnprune_verify.audit.kernel.names.mechanisms import by_mechanism
 from attnprune_verify.audit.kernel.names.shrink import failure
+from attnprune_verify.audit.kernel.names.unexplained import (
+    observation,
+    relative_error,
+    row_factor,
+    share_off,
+    unexplained,
+)
 from attnprune_verify.audit.kernel.problem.precision import LOWER
 from attnprune_verify.audit.kernel.problem.regimes import BENIGN, EXTREME
-from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, Array, KernelSample, parts_of
+from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, KernelSample, parts_of
 from attnprune_verify.audit.kernel.problem.sample_factory import Maker
 from attnprune_verify.audit.kernel.process.context import KernelContext
-from attnprune_verify.audit.kernel.process.facts import Reply
 from attnprune_verify.audit.kernel.process.shapes import misshapen
-from attnprune_verify.audit.kernel.truth.bounds import attention_errors
-from attnprune_verify.audit.kernel.truth.judge import allowed_norms, judge, judge_parts
+from attnprune_verify.audit.kernel.truth.judge import judge
 from attnprune_verify.audit.kernel.truth.steps import evaluate
 from attnprune_verify.audit.kernel.truth.truth import truth
 from attnprune_verify.audit.mistakes import SENTENCES
@@ -36,16 +41,13 @@ _MOST_WRONG, _MOST_RIGHT = 10, 8  # chosen: samples that a formula is compared w
 _LONGEST = 140  # chosen: queries or keys, above the block sizes of 64 and 128
 _LONGER = 260  # chosen: of kernels that are wrong from two blocks of 128 on, or take no less
 _MOST_HERE, _FEW_HERE = 8, 3  # failing samples that one formula has to explain, and if there is none, the plainest
-_EXPLAINED = 0.25  # of the error a formula may leave at most
-_CLOSE = 1e-3  # of the error that a formula may leave although rounding does not explain it
-_ROOM = 8.0  # a wrong formula's rounding, in units of the right one's
+_MOST_FOUND = 4  # chosen: formulas found before of which pairs are tried
 _SMALL_ERROR = 0.2
 _SPREAD = 0.2  # chosen: the least share of entries off that rounding may be the name of
 _SHOWN, _NEAR = 24, 5.0  # queries whose weights are looked at, and how far below the largest logit
 _AHEAD = 3.0  # chosen: twice the spread of the logits
 _STRAIGHT = 0.2  # of a curve that a straight line may leave
 _ONE_SUM = 2.0**-5  # chosen: of a row's sum, what additions in 8 bits may lose
-_ALONG = 0.05  # chosen: of an error along the output, what rounding adds in other directions
 _VAGUE = 0.5  # an instance on which a lower precision may do anything says nothing about it
 
 
@@ -57,13 +59,14 @@ class KernelNamer:
         self._seen: dict[str, dict[str, list[KernelObservation]]] = {}
         self._general: dict[str, Diagnosis | None] = {}
         self._plain: dict[str, Diagnosis | None] = {}
+        self._found: dict[str, dict[str, Candidate]] = {FORWARD: {}, BACKWARD: {}}
 
     def name(self, function: str, here: tuple[KernelSample, ...]) -> Diagnosis:
         """The name for a failure on these samples: of the function as a whole, of these alone, or by an experiment."""
         general = self.everywhere(function)
         if general is not None:
             return general
-        special = self._of_these(function, here) if self._plainly(function) else None
+        special = (self._again(function, here) or self._of_these(function, here)) if self._plainly(function) else None
         if special is not None:
             return special
         inherited = self._inherited(function, here)
@@ -95,18 +98,29 @@ class KernelNamer:
         bare = [replace(seen, sample=seen.sample.changed(additive=False)) for seen in observed]
         return self._fitted(FORWARD, bare) if bare and not any(seen.sample.extended for seen in bare) else None
 
-    def _failing(self, function: str, some: Iterable[KernelSample]) -> list[KernelObservation]:
+    def _failing(self, function: str, some: Iterable[KernelSample], longest: int = 0) -> list[KernelObservation]:
         """Wrong results on the smaller of these samples, in the right shape."""
         observed, given = [], tuple(some)
-        longest = _longest(given)
+        longest = longest or _longest(given)
         for sample in sorted((one for one in given if one.longest <= longest), key=lambda one: one.work)[:_MOST_HERE]:
             try:
                 reply = self.context.answer(function, sample)
             except NoAnswer:
                 continue
             if misshapen(function, sample, reply) is None:
-                observed.append(_observed(function, sample, reply))
+                observed.append(observation(function, sample, reply))
         return [one for one in observed if one.failed]
+
+    def _again(self, function: str, here: tuple[KernelSample, ...]) -> Diagnosis | None:
+        """The mistake that explained other samples, or two of those, if it explains these; of any length."""
+        found = list(self._found[function].values())[:_MOST_FOUND]
+        if not found:
+            return None
+        few = sorted((one for one in here if not one.extended), key=lambda one: one.work)[:_FEW_HERE]
+        observed = self._failing(function, few, longest=max((one.longest for one in few), default=0))
+        wrong = sorted({index for one in observed for index in one.wrong})
+        best = self._best(function, observed, wrong, (*found, *pairs(function, found))) if wrong else None
+        return None if best is None else Diagnosis(best.ids, best.words)
 
     def _of_these(self, function: str, here: tuple[KernelSample, ...]) -> Diagnosis | None:
         """A formula for some failing samples; for the plainest of them alone where all have no one formula."""
@@ -150,7 +164,7 @@ class KernelNamer:
                     except NoAnswer:
                         continue
                     if misshapen(function, sample, reply) is None:
-                        found.setdefault(name, []).append(_observed(function, sample, reply))
+                        found.setdefault(name, []).append(observation(function, sample, reply))
             self._seen[function] = found
         return self._seen[function]
 
@@ -197,25 +211,34 @@ class KernelNamer:
 
     def _one(self, function: str, observed: list[KernelObservation], indices: list[int]) -> Diagnosis | None:
         """The formula that leaves least unexplained, if it explains these arrays everywhere."""
+        best = self._best(function, observed, indices, candidates(function, observed, indices))
+        if best is None:
+            return None
+        self._found[function].setdefault(best.words, best)
+        return Diagnosis(best.ids, best.words)
+
+    def _best(
+        self, function: str, observed: list[KernelObservation], indices: list[int], tried: Iterable[Candidate]
+    ) -> Candidate | None:
         best: tuple[float, Candidate] | None = None
         every = list(range(len(parts_of(function, observed[0].sample)))) if observed else indices
-        for candidate in candidates(function, observed, indices):
+        for candidate in tried:
             # Zeros are what many mistakes give: they name one only if the other arrays are its, too.
             some = any(candidate.parts(one.sample)[i].any() for one in observed if one.failed for i in indices)
-            left = _left(function, observed, indices if some else every, candidate)
+            left = unexplained(function, observed, indices if some else every, candidate)
             if left is not None and (best is None or left < 0.3 * best[0]):
                 best = left, candidate
-        return None if best is None else Diagnosis((best[1].id,), best[1].words)
+        return best and best[1]
 
     def _low_precision(self, function: str, observed: list[KernelObservation]) -> Diagnosis | None:
         wrong = [one for one in observed if one.failed]
-        if not wrong or max(_relative(function, one) for one in wrong) > _SMALL_ERROR * (
+        if not wrong or max(relative_error(function, one) for one in wrong) > _SMALL_ERROR * (
             4 if self.context.precision.stored else 1
         ):
             return None
-        if not self.context.precision.stored and _share_off(function, wrong) < _SPREAD:
+        if not self.context.precision.stored and share_off(function, wrong) < _SPREAD:
             return None  # rounding does not spare most entries
-        if function == FORWARD and max(map(_row_factor, wrong)) > _ONE_SUM:
+        if function == FORWARD and max(map(row_factor, wrong)) > _ONE_SUM:
             return None  # it is row sums that are wrong
         if function == BACKWARD and self._forward_wrong(wrong):
             return None
@@ -231,7 +254,7 @@ class KernelNamer:
     def _forward_wrong(self, wrong: list[KernelObservation]) -> bool:
         """Report whether the output is wrong on the same samples, and not by its precision."""
         replies = [(one.sample, self.context.known(FORWARD, one.sample)) for one in wrong]
-        seen = [_observed(FORWARD, sample, reply) for sample, reply in replies
+        seen = [observation(FORWARD, sample, reply) for sample, reply in replies
                 if reply is not None and misshapen(FORWARD, sample, reply) is None]  # fmt: skip
         failed = [one for one in seen if one.failed]
         if not failed:
@@ -272,32 +295,6 @@ class KernelNamer:
 
 def _plainest(sample: KernelSample) -> tuple[int, float]:
     return len(sample.features), sample.work
-
-
-def _row_factor(one: KernelObservation) -> float:
-    """The largest factor, less 1, by which whole rows of the output are off; 0 where they are off in another way."""
-    right, off = truth(one.sample)["o"].value, one.parts[0] - truth(one.sample)["o"].value
-    factors = (off * right).sum(axis=-1) / np.maximum((right**2).sum(axis=-1), 1e-300)
-    left = np.linalg.norm(off - factors[..., None] * right)
-    return float(np.abs(factors).max()) if left <= _ALONG * np.linalg.norm(off) and right.shape[-1] > 1 else 0.0
-
-
-def _share_off(function: str, wrong: list[KernelObservation]) -> float:
-    """Return the share of entries, in the wrong arrays, that rounding does not explain."""
-    off = count = 0
-    for one in wrong:
-        errors = attention_errors(one.sample).worst
-        for index in one.wrong:
-            name = parts_of(function, one.sample)[index]
-            off += int((np.abs(one.parts[index] - truth(one.sample)[name].value) > errors[name]).sum())
-            count += one.parts[index].size
-    return off / max(count, 1)
-
-
-def _observed(function: str, sample: KernelSample, reply: Reply) -> KernelObservation:
-    verdicts = judge_parts(function, sample, reply.parts)
-    wrong = tuple(index for index, verdict in enumerate(verdicts) if verdict.status == "failed")
-    return KernelObservation(sample, reply.parts, wrong)
 
 
 def _named(id: str) -> Diagnosis:
@@ -343,55 +340,5 @@ def _without_formula(function: str, wrong: list[KernelObservation]) -> Diagnosis
     return None
 
 
-def _off(one: KernelObservation, name: str, index: int) -> float:
-    with np.errstate(invalid="ignore", over="ignore"):
-        gap = float(np.linalg.norm(one.parts[index] - truth(one.sample)[name].value))
-    return np.inf if np.isnan(gap) else gap
-
-
-def _allowed(sample: KernelSample, name: str) -> float:
-    return float(np.linalg.norm(allowed_norms(name, sample)))
-
-
-def _relative(function: str, one: KernelObservation) -> float:
-    found = 0.0
-    for index, name in enumerate(parts_of(function, one.sample)):
-        size = float(np.linalg.norm(truth(one.sample)[name].value))
-        found = max(found, _off(one, name, index) / size if size > 0 else 0.0)
-    return found
-
-
 def _never_finite(results: Iterable[KernelObservation]) -> bool:
     return all(not all(np.isfinite(part).all() for part in result.parts) for result in results if result.failed)
-
-
-def _left(function: str, observed: list[KernelObservation], indices: list[int], candidate: Candidate) -> float | None:
-    """The largest share of an error that the formula leaves unexplained; None if it leaves too much anywhere."""
-    worst = None
-    for one in observed:
-        formula = candidate.parts(one.sample)
-        for index in indices:
-            name = parts_of(function, one.sample)[index]
-            rows = np.asarray(np.isfinite(formula[index]).all(axis=-1, keepdims=True))
-            share = _share(one, name, index, formula[index], rows)
-            if share is None:
-                return None
-            if share >= 0:
-                worst = share if worst is None else max(worst, share)
-    return worst
-
-
-def _share(one: KernelObservation, name: str, index: int, formula: Array, rows: NDArray[np.bool_]) -> float | None:
-    """Return the rest of one array's error: -1 where there is none, None where the formula contradicts it."""
-    true, part = truth(one.sample)[name].value, one.parts[index]
-    allowed = _allowed(one.sample, name)
-    with np.errstate(invalid="ignore", over="ignore"):
-        off = float(np.linalg.norm(np.where(rows, part - true, 0.0)))
-        left = float(np.linalg.norm(np.where(rows, part - formula, 0.0)))
-    if not np.isfinite(off):
-        return None
-    if off <= allowed:
-        # A right array: the formula must not say otherwise.
-        return -1.0 if left <= _ROOM * allowed + 1e-12 * float(np.linalg.norm(true)) else None
-    room = max(_ROOM * allowed / off, _CLOSE)
-    return left / off if left <= min(room, _EXPLAINED) * off else None

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from attnprune_verify.audit.kernel.names.wrong_forward import WrongForward, forward_mistakes, output
+from attnprune_verify.audit.kernel.names.forward_mistakes import forward_mistakes
+from attnprune_verify.audit.kernel.names.wrong_forward import WrongForward, output
 from attnprune_verify.audit.kernel.problem.precision import precision_named
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample
 from attnprune_verify.audit.kernel.truth.steps import evaluate
