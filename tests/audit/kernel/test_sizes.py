@@ -15,6 +15,8 @@ from attnprune_verify.audit.kernel.checks import kernel_checks
 from attnprune_verify.audit.kernel.options import Options
 from attnprune_verify.audit.kernel.problem.interactions import FACTORS, interaction, rows
 from attnprune_verify.audit.kernel.problem.released_shapes import HEAD_SIZES, released_shapes
+from attnprune_verify.audit.kernel.process.bridge import FORWARD
+from attnprune_verify.audit.kernel.process.context import KernelContext
 from tests.audit.kernel.shapes_page import PAGE, page
 
 _spec = importlib.util.spec_from_file_location("sizes_kill_matrix", Path(__file__).with_name("kill_matrix.py"))
@@ -121,9 +123,21 @@ def judged_shapes(source, tmp_path):
 
 
 @pytest.mark.thorough
-def test_every_released_shape_is_asked_of_a_kernel_that_takes_it(tmp_path):
+def test_every_released_shape_is_asked_of_a_kernel_that_takes_it(tmp_path, monkeypatch):
+    asked = set()
+
+    def spied(self, function, sample, *rest, _ask=KernelContext.ask, **more):
+        _, heads, kv_heads, _, _, m, mv = sample.shape
+        asked.add((function, heads, kv_heads, m, mv, bool(sample.window), sample.softcap, sample.sinks is not None))
+        return _ask(self, function, sample, *rest, **more)
+
+    monkeypatch.setattr(KernelContext, "ask", spied)
     records = judged_shapes((Path(__file__).parent / "wrong" / "parts.py").read_text(encoding="utf-8"), tmp_path)
     assert len(records) == 2 * len(HEAD_SIZES) and {record.status for record in records.values()} == {"passed"}
+    sizes = {shape: (shape.heads, shape.kv_heads, shape.m, shape.mv) for shape in released_shapes()}
+    bare = {(FORWARD, *own, False, None, False) for own in sizes.values()}
+    whole = {(FORWARD, *own, bool(one.window), one.softcap, one.sinks) for one, own in sizes.items()}
+    assert len(bare | whole) > 60 and bare | whole <= asked
 
 
 @pytest.mark.thorough
