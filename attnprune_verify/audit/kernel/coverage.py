@@ -11,7 +11,7 @@ from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.record import Coverage
 
-_CALLED = {"kv_heads < heads": "grouped heads"}
+_GROUPED = "kv_heads < heads"
 _SIZES = ("l != n", "mv != m")
 _AXES = {"n": 3, "l": 4, "m": 5}
 """Places in the shape of a sample."""
@@ -31,7 +31,7 @@ def _judged(context: KernelContext) -> Iterator[str]:
     for feature in FEATURES:
         asked = feature.parameter in passed if feature.parameter else bool(feature.factor)
         if feature.name in taken and asked and feature.name not in _SIZES:
-            yield _CALLED.get(feature.name, feature.name)
+            yield _called(context, feature.name)
     if context.functions[BACKWARD].accepted:
         yield f"backward without {', '.join(left)}" if (left := _forward_alone(context)) else "backward"
     shapes = [shape for facts in context.functions.values() for shape in facts.shapes]
@@ -40,10 +40,18 @@ def _judged(context: KernelContext) -> Iterator[str]:
         yield f"{axis} = {sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else f"{axis} = {sizes[0]}"
 
 
+def _called(context: KernelContext, feature: str) -> str:
+    """A feature in words; groups of several key heads may be refused where arrays broadcast a single one."""
+    if feature == _GROUPED:
+        return "a single key head" if context.refuses(feature) else "grouped heads"
+    return feature
+
+
 def _forward_alone(context: KernelContext) -> list[str]:
     """Features that the forward pass has taken and the backward pass has not."""
     forward, backward = (set[str]().union(*context.functions[name].accepted) for name in (FORWARD, BACKWARD))
-    return [feature.name for feature in FEATURES if feature.name in forward - backward - {"lse"}]
+    left = forward - backward - {"lse"}
+    return [_called(context, feature.name) for feature in FEATURES if feature.name in left]
 
 
 def _not_exercised(context: KernelContext, options: Options) -> Iterator[str]:

@@ -306,3 +306,28 @@ def test_a_backward_pass_that_refuses_most_keywords_is_said_first(tmp_path):
     result = run_kernel_audit(written(tmp_path, source), quick=True)
     assert result.outcome == "passed"
     assert closing_sentence(result).startswith("The backward pass was judged without causal, mask, scale, ")
+
+
+RIGHT = Path(__file__).parents[1] / "unseen" / "right"
+
+
+def test_what_arrays_broadcast_where_others_are_refused_is_left_open(tmp_path):
+    """A single key head by NumPy's rules is no support of groups; where groups are taken, its gradient is judged."""
+    source = (RIGHT / "kernel_einsum_by_heads.py").read_text(encoding="utf-8")
+    found = records(written(tmp_path, source), BACKWARD, "grouped-heads", "shape-576")
+    assert {record.status for record in found.values()} == {"not_applicable"}
+    repeated = "    k, v = (np.repeat(x, q.shape[1] // x.shape[1], 1) for x in (k, v))\n"
+    grouped = source.replace("    scale = q.shape", repeated + "    scale = q.shape")
+    assert grouped != source
+    found = records(written(tmp_path, grouped), BACKWARD, "grouped-heads", "shape-576")
+    assert {record.status for record in found.values()} == {"failed"}
+
+
+def test_one_causal_query_is_left_open_where_others_must_be_as_many_as_keys(tmp_path):
+    source = (RIGHT / "kernel_square_mask.py").read_text(encoding="utf-8")
+    names = ("causal-more-keys", "log-sum-exp-gradient")
+    assert "failed" not in {one.status for one in records(written(tmp_path, source), FORWARD, *names).values()}
+    declared = f"{source}\nCONVENTIONS = {{'causal_alignment': 'top-left'}}\n"
+    assert "failed" in {one.status for one in records(written(tmp_path, declared), FORWARD, *names).values()}
+    oblong = source.replace("np.tri(q.shape[2],", "np.tri(q.shape[2], k.shape[2], k.shape[2] > q.shape[2],")
+    assert "failed" in {one.status for one in records(written(tmp_path, oblong), FORWARD, *names).values()}

@@ -21,6 +21,7 @@ from attnprune_verify.audit.kernel.problem.sample_factory import Maker
 from attnprune_verify.audit.kernel.problem.scope import KernelScope
 from attnprune_verify.audit.kernel.process.bridge import TYPES
 from attnprune_verify.audit.kernel.process.facts import CallFacts, Declared, Refused, Reply, TooSlow
+from attnprune_verify.audit.kernel.process.shapes import misshapen
 from attnprune_verify.audit.kernel.typing import Foreign
 from attnprune_verify.audit.subject.answers import NoAnswer, SubjectLost
 from attnprune_verify.audit.subject.process import Subject
@@ -174,7 +175,8 @@ class KernelContext:
         `probing`: whatever the kernel has not declared.
         """
         facts, features = self.functions[function], self.features(sample)
-        if why := facts.refuses_all or facts.refused.get(features) or self.scope.excludes(sample):
+        why = facts.refuses_all or facts.refused.get(features) or self.scope.excludes(sample)
+        if why := why or self._left_open(function, sample):
             raise Refused(why)
         if lacks := self.lacks(function, sample):
             raise Refused(f"{function} has no parameter {' and '.join(lacks)}")
@@ -205,11 +207,28 @@ class KernelContext:
                 facts.refused[features] = f"{function} refuses {', '.join(sorted(features))}: it {none}"
                 raise Refused(facts.refused[features]) from None
             raise
+        if function == BACKWARD and self._ungrouped(sample) and misshapen(function, sample, reply):
+            raise Refused("the gradient of the only key head is left open where others refuse kv_heads < heads")
         facts.accepted.add(features)
         facts.shapes.add(sample.shape)
         if not features:
             facts.sizes[sample.shape] = True
         return reply
+
+    def refuses(self, feature: str) -> bool:
+        """Report whether a call was refused for one feature alone."""
+        return any(frozenset({feature}) in facts.refused for facts in self.functions.values())
+
+    def _left_open(self, function: str, sample: KernelSample) -> str | None:
+        """Return the reason not to ask one causal query, of which arrays broadcast the mask, for others are refused."""
+        _, _, _, n, length, *_ = sample.shape
+        if sample.causal and n == 1 < length and not self.declared.anything and self.refuses("l != n"):
+            return f"{function} refuses l != n, which leaves open what one causal query sees"
+        return None
+
+    def _ungrouped(self, sample: KernelSample) -> bool:
+        """Return True where query heads share the only key head, as arrays broadcast it, and groups are refused."""
+        return sample.shape[2] == 1 < sample.shape[1] and self.refuses("kv_heads < heads")
 
     def keywords(self, function: str, sample: KernelSample) -> dict[str, Any]:
         """The contract's keywords of a call; causal is left out where the kernel is always so and has no parameter."""
