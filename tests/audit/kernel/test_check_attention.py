@@ -174,6 +174,22 @@ def test_the_framework_is_read_off_the_callable():
     assert kernel_of(by_method, framework="torch")["FRAMEWORK"] == "torch"
 
 
+def test_the_framework_is_that_of_the_class_behind_an_object_that_the_code_names():
+    """As for a kernel that calls `apply` of its own class of torch.autograd.Function, or its own module."""
+
+    class Theirs:
+        __module__ = "torch.autograd.function"
+
+    class Mine(Theirs):
+        __module__ = "mine"
+
+    Mine.apply = staticmethod(right)
+    made = Mine()
+    assert framework_meant(lambda q, k, v: Mine.apply(q, k, v)) == "torch"
+    assert framework_meant(lambda q, k, v: made.apply(q, k, v)) == "torch"
+    assert framework_meant(lambda q, k, v: statuses(q)) == "numpy"
+
+
 @pytest.mark.thorough
 def test_the_framework_of_a_compiled_callable():
     assert framework_meant(pytest.importorskip("jax").jit(lambda q, k, v: q)) == "jax"

@@ -52,10 +52,7 @@ def implied(fn: Foreign) -> str:
     'numpy'
     """
     inner = inspect.unwrap(fn) if callable(fn) else fn
-    kinds = [*(fn.__mro__ if isinstance(fn, type) else type(fn).__mro__), fn, inner]
-    homes = [getattr(kind, "__module__", None) for kind in kinds] + [getattr(fn, "__globals__", {}).get("__name__")]
-    for home in homes:
-        root = str(home or "").partition(".")[0]
+    for root in (*_roots(fn), *_roots(inner), getattr(fn, "__globals__", {}).get("__name__", "").partition(".")[0]):
         if root in _FRAMEWORK_OF:
             return _FRAMEWORK_OF[root]
     while isinstance(inner, functools.partial):
@@ -64,6 +61,14 @@ def implied(fn: Foreign) -> str:
     if not hasattr(inner, "__code__"):
         inner = type(inner).__call__
     return _in_code(getattr(inner, "__code__", None), inner)
+
+
+def _roots(value: Foreign) -> list[str]:
+    """The first parts of the names of the modules that an object and its classes are of."""
+    if isinstance(value, ModuleType):
+        return [value.__name__.partition(".")[0]]
+    kinds = (value, *(value.__mro__ if isinstance(value, type) else type(value).__mro__))
+    return [str(getattr(kind, "__module__", None) or "").partition(".")[0] for kind in kinds]
 
 
 def _in_code(code: Foreign, function: Foreign) -> str:
@@ -86,10 +91,9 @@ def _in_code(code: Foreign, function: Foreign) -> str:
             return "numpy"
         for name in (*one.co_names, *one.co_freevars):
             value = known.get(name)
-            home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-            root = str(home or "").partition(".")[0]
-            if root in _FRAMEWORK_OF or name in _FRAMEWORK_OF:
-                return _FRAMEWORK_OF.get(root) or _FRAMEWORK_OF[name]
+            for root in (*_roots(value), name):
+                if root in _FRAMEWORK_OF:
+                    return _FRAMEWORK_OF[root]
             further = getattr(value, "__code__", None)
             if further is not None and further not in seen and getattr(value, "__globals__", None) is shared:
                 open_.append(further)
