@@ -114,8 +114,7 @@ WITHOUT_A_GPU = """
 Kernels of others in Triton's interpreter, in Pallas' (`interpret=True`), and mlx on the CPU, with `--quick`. No code
 of theirs is in this repository: `python -m benchmarks.real_kernels --checkouts FOLDER triton_` reads clones in FOLDER.
 Each adapter has at most 12 lines; sizes are those that it declares. [Triton and Pallas kernels without a
-GPU](howto/triton.md) shows how it is done. Seconds are of the wall, on two cores that six programs shared. The audit
-of Pallas ended after 900 s; the name of its forward mistake is that of `values:together`, audited again by itself.
+GPU](howto/triton.md) shows how it is done. Seconds are of the wall, on two cores that three programs shared.
 
 """
 SOURCES = (

@@ -211,12 +211,26 @@ def attention(q, k, v):
 """
 
 
+OF_JAX = """
+import jax
+import jax.numpy as jnp
+
+def attention(q, k, v):
+    s = jnp.einsum("bhic,bhjc->bhij", q, k, precision="highest") * q.shape[-1] ** -0.5
+    return jnp.einsum("bhij,bhjc->bhic", jax.nn.softmax(s, axis=-1), v, precision="highest")
+"""
+
+
 @pytest.mark.parametrize(
-    ("source", "framework"),
-    [(SWAPPED, "torch"), pytest.param(THERE_AND_BACK, "numpy", marks=pytest.mark.thorough)],
+    ("source", "framework", "package"),
+    [
+        (SWAPPED, "torch", "torch"),
+        (OF_JAX, "jax", "jax"),  # which takes NumPy's arrays, too
+        pytest.param(THERE_AND_BACK, "numpy", "torch", marks=pytest.mark.thorough),
+    ],
 )
-def test_a_file_that_declares_nothing_is_given_what_it_takes(source, framework, tmp_path):
-    pytest.importorskip("torch")
+def test_a_file_that_declares_nothing_is_given_what_it_takes(source, framework, package, tmp_path):
+    pytest.importorskip(package)
     path = tmp_path / "kernel.py"
     path.write_text(source)
     result = apv.check_attention(str(path), only="attention:values:plain")
