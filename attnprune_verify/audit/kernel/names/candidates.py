@@ -86,7 +86,7 @@ def _of_wrong(function: str, wrong: WrongForward) -> Candidate:
 
 def pairs(function: str, found: Iterable[Candidate]) -> Iterator[Candidate]:
     """Two mistakes of a forward pass at once."""
-    for first, second in combinations([one for one in found if one.wrong], 2):
+    for first, second in combinations([candidate for candidate in found if candidate.wrong], 2):
         assert first.wrong and second.wrong
         yield replace(_of_wrong(function, both(first.wrong, second.wrong)), ids=first.ids + second.ids)
 

@@ -116,9 +116,9 @@ class KernelNamer:
         found = list(self._found[function].values())[:_MOST_FOUND]
         if not found:
             return None
-        few = sorted((one for one in here if not one.extended), key=lambda one: one.work)[:_FEW_HERE]
-        observed = self._failing(function, few, longest=max((one.longest for one in few), default=0))
-        wrong = sorted({index for one in observed for index in one.wrong})
+        few = sorted((sample for sample in here if not sample.extended), key=lambda sample: sample.work)[:_FEW_HERE]
+        observed = self._failing(function, few, longest=max((sample.longest for sample in few), default=0))
+        wrong = sorted({index for seen in observed for index in seen.wrong})
         best = self._best(function, observed, wrong, (*found, *pairs(function, found))) if wrong else None
         return None if best is None else Diagnosis(best.ids, best.words)
 

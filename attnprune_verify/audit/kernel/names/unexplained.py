@@ -1,4 +1,4 @@
-"""What a kernel's results are off by, and what a wrong formula leaves of it."""
+"""The error of a kernel's results, and the share of it that a wrong formula leaves unexplained."""
 
 from __future__ import annotations
 

@@ -220,14 +220,14 @@ class KernelContext:
         return any(frozenset({feature}) in facts.refused for facts in self.functions.values())
 
     def _left_open(self, function: str, sample: KernelSample) -> str | None:
-        """Return the reason not to ask one causal query, of which arrays broadcast the mask, for others are refused."""
+        """The reason for leaving a single causal query open: NumPy broadcasts its mask where n != l is refused."""
         _, _, _, n, length, *_ = sample.shape
         if sample.causal and n == 1 < length and not self.declared.anything and self.refuses("l != n"):
             return f"{function} refuses l != n, which leaves open what one causal query sees"
         return None
 
     def _ungrouped(self, sample: KernelSample) -> bool:
-        """Return True where query heads share the only key head, as arrays broadcast it, and groups are refused."""
+        """Report whether query heads share the only key head, by broadcasting, while groups are refused."""
         return sample.shape[2] == 1 < sample.shape[1] and self.refuses("kv_heads < heads")
 
     def keywords(self, function: str, sample: KernelSample) -> dict[str, Any]:
