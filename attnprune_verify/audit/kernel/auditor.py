@@ -264,7 +264,10 @@ class KernelAuditor(Examiner):
         found = Diagnosis(("unknown",), "the search for the mistake broke off")
         with searching():
             self._namer = self._namer or KernelNamer(self.context)
-            if small is not None and small.extended and self._namer.everywhere(function) is None:
+            general = self._namer.everywhere(function)
+            if general is None and (known := self._namer.again(function, samples)) is not None:
+                return known
+            if small is not None and small.extended and general is None:
                 part = self._namer.roughly(function, samples)
                 part = part or by_heads(self.context, function, min(samples, key=_plainest))
                 part = part or (self._namer.of_numbers(samples) if function == bridge.FORWARD else None)

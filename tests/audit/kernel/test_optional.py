@@ -331,3 +331,17 @@ def test_one_causal_query_is_left_open_where_others_must_be_as_many_as_keys(tmp_
     assert "failed" in {one.status for one in records(written(tmp_path, declared), FORWARD, *names).values()}
     oblong = source.replace("np.tri(q.shape[2],", "np.tri(q.shape[2], k.shape[2], k.shape[2] > q.shape[2],")
     assert "failed" in {one.status for one in records(written(tmp_path, oblong), FORWARD, *names).values()}
+
+
+def test_two_mistakes_keep_their_names_beside_other_parts(tmp_path):
+    source = BASE.read_text(encoding="utf-8").replace("allowed = allowed & mask", "allowed = allowed & ~mask")
+    source = source.replace("< window", "< window - 1")
+    names = ("mask", "window", "log-sum-exp", "sinks", "packed")
+    inverted, narrow = {"mask-inverted"}, {"window-off-by-one"}
+    with KernelAuditor(written(tmp_path, source)) as auditor:
+        for function in (FORWARD, BACKWARD):
+            found = [{*auditor.record(CHECKS[f"{function}:values:{name}"]).diagnosis} for name in names]
+            if function == FORWARD:
+                assert found == [inverted, narrow, inverted | narrow, inverted | narrow, narrow]
+            else:  # gradients are those of the wrong forward pass
+                assert found[:3] == [inverted, narrow, inverted | narrow] and found[4] == narrow

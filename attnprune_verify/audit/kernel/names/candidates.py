@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from itertools import combinations
+from itertools import combinations, product
 
 import autograd.numpy as anp
 import numpy as np
@@ -84,11 +84,23 @@ def _of_wrong(function: str, wrong: WrongForward) -> Candidate:
     return Candidate((wrong.id,), wrong.words, parts, wrong)
 
 
-def pairs(function: str, found: Iterable[Candidate]) -> Iterator[Candidate]:
-    """Two mistakes of a forward pass at once."""
-    for first, second in combinations([candidate for candidate in found if candidate.wrong], 2):
-        assert first.wrong and second.wrong
-        yield replace(_of_wrong(function, both(first.wrong, second.wrong)), ids=first.ids + second.ids)
+def as_gradients(found: Iterable[Candidate]) -> list[Candidate]:
+    """The gradients of these wrong forward passes."""
+    return [_of_wrong(BACKWARD, candidate.wrong) for candidate in found if candidate.wrong]
+
+
+def beyond(function: str, found: Sequence[Candidate]) -> Iterator[Candidate]:
+    """Two of these mistakes of a forward pass at once; then any that is known, alone and beside each of these."""
+    of_forward = [candidate for candidate in found if candidate.wrong]
+    yield from _pairs(function, combinations(of_forward, 2))
+    yield from _fixed(function)
+    yield from _pairs(function, product(of_forward[:2], _fixed(function)))
+
+
+def _pairs(function: str, candidates: Iterable[tuple[Candidate, Candidate]]) -> Iterator[Candidate]:
+    for first, second in candidates:
+        if first.wrong and second.wrong and first.words != second.words:
+            yield replace(_of_wrong(function, both(first.wrong, second.wrong)), ids=first.ids + second.ids)
 
 
 def _of_gradient(wrong: WrongGradient) -> Candidate:

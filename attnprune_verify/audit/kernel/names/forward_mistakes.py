@@ -131,7 +131,7 @@ def _inverted(sample: KernelSample) -> KernelSample:
 
 
 def _always_causal(sample: KernelSample) -> Mask:
-    return np.asarray(sample.allowed & np.tri(sample.allowed.shape[-2], sample.allowed.shape[-1], dtype=bool))
+    return np.asarray(sample.allowed & (sample.distance >= 0))
 
 
 def _no_more_than_queries(sample: KernelSample) -> Mask:
@@ -142,15 +142,13 @@ def _no_more_than_queries(sample: KernelSample) -> Mask:
 def _anticausal(sample: KernelSample) -> Mask:
     if not sample.causal:
         return sample.allowed
-    *_, n, length = sample.allowed.shape
-    return np.asarray(sample.changed(causal=False).allowed & ~np.tri(n, length, -1, dtype=bool))
+    return np.asarray(sample.changed(causal=False).allowed & (sample.distance + sample.ahead <= 0))
 
 
 def _shifted(sample: KernelSample, by: int) -> Mask:
     if not sample.causal:
         return sample.allowed
-    *_, n, length = sample.allowed.shape
-    return np.asarray(sample.changed(causal=False).allowed & np.tri(n, length, by, dtype=bool))
+    return np.asarray(sample.changed(causal=False).allowed & (sample.distance + sample.ahead >= -by))
 
 
 def _resized(sample: KernelSample, by: int) -> KernelSample:
@@ -160,16 +158,13 @@ def _resized(sample: KernelSample, by: int) -> KernelSample:
 def _half(side: int, sample: KernelSample) -> Mask:
     if sample.window is None:
         return sample.allowed
-    *_, n, length = sample.allowed.shape
-    return np.asarray(sample.allowed & (side * (np.arange(n)[:, None] - np.arange(length)) >= 0))
+    return np.asarray(sample.allowed & (side * sample.distance >= 0))
 
 
 def _of_a_side(side: int, sample: KernelSample) -> Mask:
     if sample.window is None:
         return sample.allowed
-    *_, n, length = sample.allowed.shape
-    within = side * (np.arange(n)[:, None] - np.arange(length)) < sample.window
-    return np.asarray(sample.changed(window=None).allowed & within)
+    return np.asarray(sample.changed(window=None).allowed & (side * sample.distance < sample.window))
 
 
 def _both_sides(sample: KernelSample) -> KernelSample:

@@ -13,7 +13,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.kernel.names.candidates import Candidate, KernelObservation, candidates, pairs
+from attnprune_verify.audit.kernel.names.candidates import (
+    Candidate,
+    KernelObservation,
+    as_gradients,
+    beyond,
+    candidates,
+)
 from attnprune_verify.audit.kernel.names.mechanisms import by_mechanism
 from attnprune_verify.audit.kernel.names.shrink import failure
 from attnprune_verify.audit.kernel.names.unexplained import (
@@ -66,7 +72,7 @@ class KernelNamer:
         general = self.everywhere(function)
         if general is not None:
             return general
-        special = (self._again(function, here) or self._of_these(function, here)) if self._plainly(function) else None
+        special = self._of_these(function, here) if self._plainly(function) else None
         if special is not None:
             return special
         inherited = self._inherited(function, here)
@@ -85,6 +91,30 @@ class KernelNamer:
         if function not in self._general:
             self._general[function] = self._whole(function)
         return self._general[function]
+
+    def again(self, function: str, here: tuple[KernelSample, ...]) -> Diagnosis | None:
+        """The mistake that explained other instances, or two of those, if it explains these.
+
+        Of any length, and with parts that the other formulas are not tried on: for two mistakes of a kernel are rarely
+        the same in all of them.
+        """
+        found = list(self._found[function].values())
+        found = [*as_gradients(self._found[FORWARD].values()), *found] if function == BACKWARD else found
+        found = found[:_MOST_FOUND]
+        if not found or not self._plainly(function):
+            return None
+        covered = [
+            x for x in here if type(x) is KernelSample and x.poison is None and (function == FORWARD or x.dlse is None)
+        ]
+        few = sorted(covered, key=lambda sample: sample.work)[:_FEW_HERE]
+        observed = self._failing(function, few, longest=max((sample.longest for sample in few), default=0))
+        wrong = sorted(
+            {index for seen in observed for index in seen.wrong} & set(range(1 if function == FORWARD else 3))
+        )
+        if not wrong:
+            return None
+        best = self._best(function, observed, wrong, found)
+        return best or self._best(function, observed, wrong, beyond(function, found))
 
     def roughly(self, function: str, here: tuple[KernelSample, ...]) -> Diagnosis | None:
         """The name for outputs of optional parts that are right, but in a lower precision."""
@@ -110,17 +140,6 @@ class KernelNamer:
             if misshapen(function, sample, reply) is None:
                 observed.append(observation(function, sample, reply))
         return [one for one in observed if one.failed]
-
-    def _again(self, function: str, here: tuple[KernelSample, ...]) -> Diagnosis | None:
-        """The mistake that explained other samples, or two of those, if it explains these; of any length."""
-        found = list(self._found[function].values())[:_MOST_FOUND]
-        if not found:
-            return None
-        few = sorted((sample for sample in here if not sample.extended), key=lambda sample: sample.work)[:_FEW_HERE]
-        observed = self._failing(function, few, longest=max((sample.longest for sample in few), default=0))
-        wrong = sorted({index for seen in observed for index in seen.wrong})
-        best = self._best(function, observed, wrong, (*found, *pairs(function, found))) if wrong else None
-        return None if best is None else Diagnosis(best.ids, best.words)
 
     def _of_these(self, function: str, here: tuple[KernelSample, ...]) -> Diagnosis | None:
         """A formula for some failing samples; for the plainest of them alone where all have no one formula."""
@@ -211,24 +230,26 @@ class KernelNamer:
 
     def _one(self, function: str, observed: list[KernelObservation], indices: list[int]) -> Diagnosis | None:
         """The formula that leaves least unexplained, if it explains these arrays everywhere."""
-        best = self._best(function, observed, indices, candidates(function, observed, indices))
-        if best is None:
-            return None
-        self._found[function].setdefault(best.words, best)
-        return Diagnosis(best.ids, best.words)
+        return self._best(function, observed, indices, candidates(function, observed, indices))
 
     def _best(
         self, function: str, observed: list[KernelObservation], indices: list[int], tried: Iterable[Candidate]
-    ) -> Candidate | None:
+    ) -> Diagnosis | None:
+        """The first of these that leaves least unexplained; it is tried first on other instances."""
         best: tuple[float, Candidate] | None = None
-        every = list(range(len(parts_of(function, observed[0].sample)))) if observed else indices
+        every = list(range(1 if function == FORWARD else 3))
         for candidate in tried:
             # Zeros are what many mistakes give: they name one only if the other arrays are its, too.
             some = any(candidate.parts(one.sample)[i].any() for one in observed if one.failed for i in indices)
             left = unexplained(function, observed, indices if some else every, candidate)
             if left is not None and (best is None or left < 0.3 * best[0]):
                 best = left, candidate
-        return best and best[1]
+        if best is None:
+            return None
+        found = best[1]
+        if len(found.ids) == 1:
+            self._found[function].setdefault(found.words, found)
+        return Diagnosis(found.ids, found.words)
 
     def _low_precision(self, function: str, observed: list[KernelObservation]) -> Diagnosis | None:
         wrong = [one for one in observed if one.failed]

@@ -146,20 +146,14 @@ def _attend(sample: KernelSample, wrong: WrongForward, q: Any, k: Any, v: Any) -
     logits = wrong.scale(sample) * anp.einsum("bhic,bhjc->bhij", q[..., reads], k[..., reads])
     fall: Any = 0.0
     if sample.alibi is not None and "alibi" not in wrong.bare:
-        distance = wrong.distance(np.arange(float(logits.shape[2]))[:, None] - np.arange(float(keep)))
+        distance = wrong.distance(sample.distance[:, :keep].astype(float))
         fall = wrong.slopes(sample.alibi, heads, kv_heads)[:, None, None] * distance
     if wrong.slope_first:
         logits, fall = logits - fall, 0.0
     if sample.softcap is not None and "softcap" not in wrong.bare:
         logits = wrong.capped(logits, sample.softcap)
-    logits = logits - fall
+    logits = logits - fall + (0.0 if sample.bias is None else sample.bias[..., :keep])
     allowed = wrong.allowed(sample)[..., :keep]
-    if wrong.masking == "times":
-        return _softmax(logits * allowed, np.ones_like(allowed), wrong) @ v
-    if wrong.masking == "plus":
-        return _softmax(logits + allowed, np.ones_like(allowed), wrong) @ v
-    if wrong.masking == "after":
-        return (_softmax(logits, np.ones_like(allowed), wrong) * allowed) @ v
     if wrong.twice and keep > wrong.twice:
         again = np.arange(keep) >= keep - wrong.twice
         logits = logits + np.log(1.0 + (again & (np.arange(keep) < keep - keep % wrong.twice)))
@@ -169,10 +163,25 @@ def _attend(sample: KernelSample, wrong: WrongForward, q: Any, k: Any, v: Any) -
         return _forgetful(logits, allowed, v, wrong)
     if wrong.padding:
         logits, allowed, v = _filled_up(sample.causal and wrong.hidden, wrong.padding, logits, allowed, v)
+    seen, kept = np.ones_like(allowed), np.asarray(sample.kept)
+    if kept.ndim:
+        kept = np.pad(kept[..., :keep], [(0, 0)] * 3 + [(0, v.shape[2] - keep)], constant_values=1.0)
     fill = wrong.fill and wrong.fill(sample)
-    if fill is not None:
-        return _softmax(anp.where(allowed, logits, fill), np.ones_like(allowed), wrong) @ v
-    return _softmax(logits, allowed, wrong) @ v
+    if wrong.masking == "times":
+        logits = logits * allowed
+    elif wrong.masking == "plus":
+        logits = logits + allowed
+    elif wrong.masking == "after":
+        kept = kept * allowed
+    elif fill is not None:
+        logits = anp.where(allowed, logits, fill)
+    else:
+        seen = allowed
+    if sample.sinks is not None:
+        sink = np.broadcast_to(sample.sinks[:, None, None], (*logits.shape[:3], 1))
+        logits = anp.concatenate([logits, sink], axis=-1)
+        seen = np.concatenate([seen, np.ones_like(seen[..., :1])], axis=-1)
+    return (_softmax(logits, seen, wrong)[..., : v.shape[2]] * kept) @ v
 
 
 def _averaged(logits: Any, allowed: Any, v: Any, wrong: WrongForward) -> Any:

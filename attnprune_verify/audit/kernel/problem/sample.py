@@ -152,7 +152,7 @@ class KernelSample:
         return tuple(found)
 
     @property
-    def _shift(self) -> NDArray[np.int64] | int:
+    def ahead(self) -> NDArray[np.int64] | int:
         """Number of positions beyond its own up to which a causal query sees."""
         if not (self.causal and self.conventions.bottom_right):
             return 0
@@ -166,7 +166,7 @@ class KernelSample:
     def allowed(self) -> Mask:
         """Positions that a query may attend to: (n, l), or (batch, heads, n, l) under a mask of higher rank."""
         batch, heads, _, n, length, *_ = self.shape
-        distance = self.distance + self._shift
+        distance = self.distance + self.ahead
         found = np.ones((n, length), dtype=bool)
         if self.causal:
             found &= distance >= 0
