@@ -143,8 +143,8 @@ def run_check(
     Raises
     ------
     InvalidInstance
-        If a logit or the gradient overflows, `beta` or `delta` is not a number, `effort` is not finite and > 0, or the
-        check does not fit into the memory budget (`instance.memory`).
+        If it is no instance, a logit or the gradient overflows, `beta` or `delta` is not a number, `effort` is not
+        finite and > 0, or the check does not fit into the memory budget (`instance.memory`).
 
     Examples
     --------
@@ -154,6 +154,8 @@ def run_check(
     ('passed', 'violated')
     """
     tell = progress or (lambda _: None)
+    if not isinstance(instance, Instance | LayerInstance):
+        raise InvalidInstance(f"instance must be an Instance or a LayerInstance; got {instance!r:.80}")
     as_positive("effort", effort)
     ratio = None if rho is None else as_ratio(rho)
     said = ", ".join(f"{name} = {size}" for name, size in instance.sizes.items())

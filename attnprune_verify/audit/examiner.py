@@ -77,7 +77,10 @@ class Examiner:
         # Before anything of the subject runs: afterwards its files may be others.
         self.sha256 = fingerprint(source_file(self.target, [*self.subject.first, str(Path.cwd()), *sys.path]))
         self.subject.__enter__()
-        if not self.subject.functions and not self.subject.broken:
+        broken = self.subject.broken.values()
+        if broken and not self.subject.functions and all(" is not callable but " in why for why in broken):
+            raise InvalidInstance(f"TARGET must have functions; in {self.target.title!r} {'; '.join(broken)}")
+        if not self.subject.functions and not broken:
             has = self.subject.has
             seen = "has none of them"
             if has:

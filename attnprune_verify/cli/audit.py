@@ -79,7 +79,7 @@ def command(
     contract: bool,
     **terms: Any,
 ) -> int:
-    """Audit TARGET: package.module, package.module:object or path/to/file.py.
+    """Audit TARGET: package.module or path/to/file.py, or package.module:object, file.py:name.
 
     TARGET has any of the functions that --contract lists. NumPy arrays go in; arrays, lists, torch and jax tensors may
     come out. It runs in a process of its own, confined as far as the kernel can; the result lists what was closed.
@@ -108,6 +108,7 @@ def command(
         raise click.UsageError("TARGET must be given")
     from attnprune_verify.audit.functions.run import run_audit
     from attnprune_verify.cli.terminal.progress import progress_bar
+    from attnprune_verify.report.audit_findings import closing_sentence
 
     with ready(lambda result: report_of(result, form, quiet=quiet)):
         with progress_bar("auditing", show=not quiet) as bar:
@@ -115,7 +116,7 @@ def command(
             result = run_audit(
                 target, dtype=dtype, adapter=adapter, deviations=deviations, only=only, progress=told, **terms
             )
-        deliver(report_of(result, form, quiet=quiet), target_file)
+        deliver(report_of(result, form, quiet=quiet), target_file, said="" if quiet else closing_sentence(result))
         if waivers_file is not None:
             from attnprune_verify.audit.waivers import load_waivers, waivers_toml
 

@@ -64,7 +64,7 @@ def command(
     quiet: bool,
     **terms: Any,
 ) -> int:
-    """Audit an attention kernel TARGET: package.module, package.module:object or path/to/file.py.
+    """Audit an attention kernel TARGET: package.module or path/to/file.py, or package.module:object, file.py:name.
 
     TARGET has attention(q, k, v, *, causal=False, scale=None, mask=None) and, optionally,
     attention_backward(q, k, v, do, *, ...) -> (dq, dk, dv). FRAMEWORK = "numpy", "torch" or "jax" in the module names
@@ -87,6 +87,7 @@ def command(
     from attnprune_verify.audit.subject.terms import Terms, drawn
     from attnprune_verify.cli.audit import report_of
     from attnprune_verify.cli.terminal.progress import progress_bar
+    from attnprune_verify.report.audit_findings import closing_sentence
 
     with ready(lambda result: report_of(result, form, quiet=quiet)):
         if planned:
@@ -99,5 +100,5 @@ def command(
             result = run_kernel_audit(
                 target, dtype, deviations=deviations, only=only, modes=modes, quick=quick, progress=told, **terms
             )
-        deliver(report_of(result, form, quiet=quiet), target_file)
+        deliver(report_of(result, form, quiet=quiet), target_file, said="" if quiet else closing_sentence(result))
     return result.exit_code

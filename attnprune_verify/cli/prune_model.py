@@ -120,6 +120,8 @@ def command(
         if not quiet:
             click.echo(f"Warning: {message}", err=True)
 
+    if choices["rho"] in (0.0, 1.0):
+        warn(f"--rho {choices['rho']:g} leaves {'every' if choices['rho'] == 0 else 'no'} weight")
     if Path(f"{out}.partial").is_dir() and not quiet:
         click.echo(f"going on from {out}.partial", err=True)
     try:

@@ -34,7 +34,7 @@ def interpreted(path_or_name: str | os.PathLike[str]) -> ModuleType:
     Parameters
     ----------
     path_or_name : str or path
-        A file that ends in ``.py``, or the name of a module.
+        A file that ends in ``.py``, from the working folder or one of the import path; or the name of a module.
 
     Returns
     -------
@@ -49,11 +49,14 @@ def interpreted(path_or_name: str | os.PathLike[str]) -> ModuleType:
         If Triton was imported with the interpreter off, or the file does not exist.
     """
     wanted = os.fspath(path_or_name)
-    if wanted.endswith(".py") and not Path(wanted).is_file():
-        raise InvalidInput(
-            f"a name that ends in .py is a file's, and {wanted!r} is no file that can be read here: check the path; an "
-            f"audit closes folders other than the target's, and --path FOLDER opens one"
-        )
+    if wanted.endswith(".py"):
+        found = [place for folder in ("", *sys.path) if (place := Path(folder, wanted)).is_file()]
+        if not found:
+            raise InvalidInput(
+                f"a name that ends in .py is a file's, and {wanted!r} is no file that can be read here: check it; "
+                "an audit closes folders other than the target's, and --path FOLDER opens one"
+            )
+        wanted = str(found[0])
     triton = _triton()
     emulate_gpu(triton, importlib.import_module("torch"), Path(wanted).stem if wanted.endswith(".py") else wanted)
     refuse_bfloat16()

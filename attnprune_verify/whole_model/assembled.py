@@ -60,14 +60,18 @@ def finished(target: Path, digest: str) -> dict[str, Any]:
     """
     file = target / _REPORT
     if not file.is_file():
-        raise InvalidInstance(f"out must be a new folder; {str(target)!r} exists and holds something else")
+        raise InvalidInstance(
+            f"out must be a new folder; {str(target)!r} exists and is no result of ours: name another"
+        )
     try:
         report = unsealed(read_regular(file))
         same, files = report["request"] == digest, dict(report["files"])
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInstance(f"out must be a new folder; {str(file)!r} was changed since it was written") from error
     if not same:
-        raise InvalidInstance(f"out must be a new folder; {str(target)!r} holds the result of another request")
+        raise InvalidInstance(
+            f"out must be a new folder; {str(target)!r} holds the result of another request: name another"
+        )
     for name, wanted in files.items():
         if not (target / name).is_file() or of_file(target / name) != wanted:
             raise InvalidInstance(

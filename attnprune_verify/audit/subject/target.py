@@ -83,7 +83,7 @@ def parse_target(spec: str) -> Target:
     >>> parse_target("package.module:object").location
     'package.module'
     """
-    rule = "TARGET must be package.module, package.module:object or path/to/file.py"
+    rule = "TARGET must be package.module or path/to/file.py, or package.module:object, file.py:name"
     text = str(spec)
     head, colon, tail = text.rpartition(":")
     path, attribute = (head, tail) if colon and head.endswith(".py") else (text, "")

@@ -37,7 +37,7 @@ def output_file(out: str | None, option: str = "out", renews: str = "") -> Path 
     path = Path(out)
     _refuse_another(path, option, renews)
     if (path.exists() and not path.is_file()) or not path.absolute().parent.is_dir() or not path.name:
-        raise click.UsageError(f"--{option.replace('_', '-')} must name a file in a folder that exists; got {out!r}")
+        raise click.UsageError(f"--{option.replace('_', '-')} must name a file, in a folder that exists; got {out!r}")
     return path
 
 
@@ -64,8 +64,8 @@ def _files_of_module(name: str) -> tuple[str, ...]:
     return name, f"{place}.py", os.path.join(place, "__init__.py")
 
 
-def deliver(report: str | RenderableType, target: Path | None = None, *, width: int = 120) -> None:
-    """Write a report to `target`, or to stdout.
+def deliver(report: str | RenderableType, target: Path | None = None, *, width: int = 120, said: str = "") -> None:
+    """Write a report to `target`, and `said` to stderr, or the report to stdout.
 
     Strings go out as they are. Anything else is laid out, in a terminal as wide as that, elsewhere `width` columns
     wide. A reader of stdout who leaves early, as ``| head`` does, changes nothing about the exit code.
@@ -73,6 +73,8 @@ def deliver(report: str | RenderableType, target: Path | None = None, *, width: 
     if target is not None:
         text = report if isinstance(report, str) else laid_out(report, width, colour=False)
         write_whole(target, text.encode("utf-8", "replace"))
+        if said:
+            click.echo(f"{said} Written to {target}", err=True)
         return
     terminal = sys.stdout.isatty()
     if terminal:

@@ -18,7 +18,10 @@ from attnprune_verify.audit.record import Finding
 from attnprune_verify.audit.subject.answers import NoAnswer
 
 _EQUAL_CALLS = 60  # chosen: a race of one call in twelve stays unseen in 1 of 200 runs
-_PROMOTES = "; np.sqrt of an integer is a float64 scalar, and NumPy 2 makes what it multiplies float64: write m ** 0.5"
+_PROMOTES = (
+    "; return q.dtype; if nothing in the code says float64, a scalar does: NumPy 2 takes np.sqrt(m) for float64, and "
+    "m ** 0.5 for the array's type"
+)
 _PERMUTED = ("plain", "causal", "grouped heads")
 
 

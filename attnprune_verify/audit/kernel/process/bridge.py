@@ -266,6 +266,8 @@ class BridgedKernel:
         parts: Plain = {}
         types = []
         for name, value in zip(names, values, strict=True):
+            if value is None or isinstance(value, (Mapping, str)):
+                raise TypeError(f"{name} is {value if value is None else type(value).__name__}: return an array")
             read, kind = self.framework.read(value)
             with ours():
                 parts[name] = _unpacked(name, read, parts) if packed else _as_contract(name, read, order)
