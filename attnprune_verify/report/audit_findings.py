@@ -134,7 +134,10 @@ def _verdict(result: AuditResult) -> str:
     if result.outcome == "incomplete" and counts["waived"] == asked:
         return f"Nothing passed: {counts['waived']} checks were waived, the others do not apply. Outcome: incomplete."
     if result.outcome == "incomplete":
-        left = f"{counts['could_not_run']} checks could not run and {counts['inconclusive']} were not decided{broke}"
+        unsettled = {"could_not_run": "checks could not run", "inconclusive": "were not decided"}
+        left = (
+            " and ".join(f"{counts[status]} {words}" for status, words in unsettled.items() if counts[status]) + broke
+        )
         if counts["could_not_run"] == asked:
             left += f" ({next(record.reason for record in result.checks if record.status == 'could_not_run')})"
         if result.not_exercised and not counts["could_not_run"] + ours:
@@ -144,7 +147,8 @@ def _verdict(result: AuditResult) -> str:
     quick = "Right in what --quick asks, pairs of features in small sizes"
     right = quick if result.coverage.quick else "Right in every regime checked"
     right = "Nothing wrong but what is waived" if waived else right
-    passed = f"{counts['passed']} of {asked} checks passed{waived}{_judged(result)}"
+    undecided = f", {counts['inconclusive']} were not decided" if counts["inconclusive"] else ""
+    passed = f"{counts['passed']} of {asked} checks passed{undecided}{waived}{_judged(result)}"
     return f"{right}{_where(result)}: {passed}. Outcome: passed."
 
 

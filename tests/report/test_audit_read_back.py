@@ -67,7 +67,11 @@ def closing(result: AuditResult, text: str) -> None:
             assert int(found) == sum(one.status == status for one in result.checks), (status, line)
     applying = sum(one.status != "not_applicable" for one in result.checks)
     assert all(int(found) == applying for found in re.findall(r"\d+ of (\d+) checks (?:passed|failed)", line))
-    phrases = {"passed": ["passed"], "failed": ["failed"], "incomplete": ["could_not_run", "could_not_judge", "waived"]}
+    phrases = {
+        "passed": ["passed"],
+        "failed": ["failed"],
+        "incomplete": ["could_not_run", "could_not_judge", "waived", "inconclusive"],
+    }
     assert any(re.search(WORDS[status], line) for status in phrases[result.outcome])
 
 

@@ -205,9 +205,7 @@ def test_an_assertion_without_words_is_told_by_its_line():
 
     result = apv.run_kernel_audit({"attention": strict}, only=("attention:values:plain",), sizes={"n": (8, 16)})
     assert "AssertionError: at raise AssertionError" in result.checks[0].reason
-    assert "1 checks could not run and 0 were not decided (attention raised AssertionError: at" in closing_sentence(
-        result
-    )
+    assert "1 checks could not run (attention raised AssertionError: at" in closing_sentence(result)
 
 
 def test_without_a_size_that_is_taken_the_line_to_fill_is_printed():
@@ -281,7 +279,7 @@ def test_a_promoted_result_says_how_numpy_promotes():
         return weights(q, k, False, float(1 / np.sqrt(q.shape[-1]))) @ v * np.sqrt(1)
 
     (record,) = apv.check_attention(promoted, only=("attention:dtype",)).checks
-    assert record.diagnosis == ("wrong-dtype",) and record.reason.endswith("write m ** 0.5")
+    assert record.diagnosis == ("wrong-dtype",) and "m ** 0.5" in record.reason
     assert "rng.integers" in record.snippet and record.snippet.endswith("print(o.shape, o.dtype)\n")
 
 
