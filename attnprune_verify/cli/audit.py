@@ -121,7 +121,7 @@ def command(
             from attnprune_verify.audit.waivers import load_waivers, waivers_toml
 
             kept = () if deviations is None else load_waivers(deviations)
-            deliver(waivers_toml(result.checks, kept), waivers_file)
+            deliver(waivers_toml(result.checks, kept), waivers_file, said="What fails now is waived with --deviations.")
             return 0
     return result.exit_code
 

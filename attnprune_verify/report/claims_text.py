@@ -24,6 +24,15 @@ _TAUTOLOGY = " It restates a definition: a tautology."
 _PROOF = {"sound": "green", "gap": "yellow", "wrong": "red", "none": "dim"}
 
 
+_COUNTED = {
+    "paper": "statements of the paper",
+    "text": "sentences of its text",
+    "consequence": "consequences drawn from it",
+    "own": "repaired or new statements",
+}
+_FEW = 4  # verdicts that a sentence lists
+
+
 def render_claims(result: ClaimsResult) -> Group:
     """Every statement, section by section, then the counts."""
     parts: list[RenderableType] = [Text("attnprune-verify claims", style="bold"), Text()]
@@ -41,12 +50,18 @@ def closing_sentence(result: ClaimsResult) -> str:
     for record in result.records:
         id_, group = record.claim.id, groups[record.claim.group]
         group[id_] = group.get(id_, True) and record.statement.value == "holds"
-    share = {name: f"{sum(group.values())} of {len(group)}" for name, group in groups.items()}
+    share = {name: f"{sum(group.values())} of {len(group)}" for name, group in groups.items() if group}
     outcome = "judged" if result.outcome == "passed" else result.outcome
+    none = " and none fails" if groups["own"] and outcome == "judged" else ""
+    if len(share) < len(groups):
+        counted = "; ".join(f"{count} {_COUNTED[name]} hold{none * (name == 'own')}" for name, count in share.items())
+        few = [f"{record.claim.id} ({record.claim.reading.name}) {record.statement.value}" for record in result.records]
+        listed = f"{'; '.join(few)}. " if 0 < len(few) <= _FEW else ""
+        return f"{counted or 'No statement was judged'}. {listed}Outcome: {outcome}."
     return (
         f"{share['paper']} statements of the paper hold under every reading, {share['text']} sentences of its text, and"
-        f" {share['consequence']} consequences drawn from it; {share['own']} repaired or new statements hold"
-        f"{' and none fails' if groups['own'] and outcome == 'judged' else ''}. Outcome: {outcome}."
+        f" {share['consequence']} consequences drawn from it; {share['own']} repaired or new statements hold{none}. "
+        f"Outcome: {outcome}."
     )
 
 

@@ -37,7 +37,7 @@ def output_file(out: str | None, option: str = "out", renews: str = "") -> Path 
     path = Path(out)
     _refuse_another(path, option, renews)
     if (path.exists() and not path.is_file()) or not path.absolute().parent.is_dir() or not path.name:
-        raise click.UsageError(f"--{option.replace('_', '-')} must name a file, in a folder that exists; got {out!r}")
+        raise click.UsageError(f"--{option.replace('_', '-')} must name a file in a folder that exists; got {out!r}")
     return path
 
 
