@@ -53,8 +53,8 @@ def interpreted(path_or_name: str | os.PathLike[str]) -> ModuleType:
         found = [place for folder in ("", *sys.path) if (place := Path(folder, wanted)).is_file()]
         if not found:
             raise InvalidInput(
-                f"a name that ends in .py is a file's, and {wanted!r} is no file that can be read here: check it; "
-                "an audit closes folders other than the target's, and --path FOLDER opens one"
+                f"a name that ends in .py is a file's, and {wanted!r} is no file that can be read here: check the "
+                "path; an audit closes folders other than the target's, and --path FOLDER opens one"
             )
         wanted = str(found[0])
     triton = _triton()

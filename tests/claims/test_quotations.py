@@ -86,7 +86,9 @@ def test_a_page_has_hypotheses_quantifier_coq_sentence_and_what_is_known() -> No
 def test_a_consequence_is_counted_apart() -> None:
     by_id = {claim.id: claim for claim in TEXT if claim.strength is not Strength.TIGHT}
     found = assemble([judge_safely(by_id["exp:xi_vanishes"]), judge_safely(by_id["exp:batch_regulariser"])])
-    assert "1 of 1 sentences of its text, and 0 of 1 consequences" in closing_sentence(found)
+    assert closing_sentence(found).startswith(
+        "1 of 1 sentences of its text hold; 0 of 1 consequences drawn from it hold. exp:xi_vanishes (literal) holds; "
+    )
 
 
 def test_what_is_known_is_said_of_statements_that_exist() -> None:

@@ -89,12 +89,13 @@ def as_gradients(found: Iterable[Candidate]) -> list[Candidate]:
     return [_of_wrong(BACKWARD, candidate.wrong) for candidate in found if candidate.wrong]
 
 
-def beyond(function: str, found: Sequence[Candidate]) -> Iterator[Candidate]:
-    """Two of these mistakes of a forward pass at once; then any that is known, alone and beside each of these."""
+def beyond(function: str, found: Sequence[Candidate], few: bool) -> Iterator[Candidate]:
+    """Two of these mistakes of a forward pass at once; and of few tokens any that is known, alone and beside these."""
     of_forward = [candidate for candidate in found if candidate.wrong]
     yield from _pairs(function, combinations(of_forward, 2))
-    yield from _fixed(function)
-    yield from _pairs(function, product(of_forward[:2], _fixed(function)))
+    if few:
+        yield from _fixed(function)
+        yield from _pairs(function, product(of_forward[:2], _fixed(function)))
 
 
 def _pairs(function: str, candidates: Iterable[tuple[Candidate, Candidate]]) -> Iterator[Candidate]:

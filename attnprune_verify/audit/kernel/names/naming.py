@@ -107,14 +107,15 @@ class KernelNamer:
             x for x in here if type(x) is KernelSample and x.poison is None and (function == FORWARD or x.dlse is None)
         ]
         few = sorted(covered, key=lambda sample: sample.work)[:_FEW_HERE]
-        observed = self._failing(function, few, longest=max((sample.longest for sample in few), default=0))
-        wrong = sorted(
-            {index for seen in observed for index in seen.wrong} & set(range(1 if function == FORWARD else 3))
-        )
+        longest = max((sample.longest for sample in few), default=0)
+        observed = self._failing(function, few, longest)
+        asked = range(1 if function == FORWARD else 3)
+        wrong = [index for index in asked if any(index in seen.wrong for seen in observed)]
         if not wrong:
             return None
         best = self._best(function, observed, wrong, found)
-        return best or self._best(function, observed, wrong, beyond(function, found))
+        short = [seen for seen in observed if seen.sample.longest <= _LONGEST]  # on which all formulas are tried
+        return best or self._best(function, short or observed, wrong, beyond(function, found, bool(short)))
 
     def roughly(self, function: str, here: tuple[KernelSample, ...]) -> Diagnosis | None:
         """The name for outputs of optional parts that are right, but in a lower precision."""
