@@ -176,7 +176,7 @@ def test_the_framework_is_read_off_the_callable():
 
 
 def test_the_framework_is_that_of_the_class_behind_an_object_that_the_code_names():
-    """As for a kernel that calls `apply` of its own class of torch.autograd.Function, or its own module."""
+    """A kernel calls `apply` of its own class of torch.autograd.Function, or its own module."""
 
     class Theirs:
         __module__ = "torch.autograd.function"

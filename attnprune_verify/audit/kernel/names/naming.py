@@ -236,7 +236,7 @@ class KernelNamer:
     def _best(
         self, function: str, observed: list[KernelObservation], indices: list[int], tried: Iterable[Candidate]
     ) -> Diagnosis | None:
-        """The first of these that leaves least unexplained; it is tried first on other instances."""
+        """Name the candidate that leaves least unexplained, and keep it to be tried first on other instances."""
         best: tuple[float, Candidate] | None = None
         every = list(range(1 if function == FORWARD else 3))
         for candidate in tried:
